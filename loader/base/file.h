@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole files: bounded reads and writes that another process sees either entirely or not at all.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loader/base/result.h"
+
+namespace poduplink {
+
+// Reads all of `fd` up to end of file. Errors: EFBIG past `limit` octets, errno of read.
+Result<std::string> read_all(int fd, std::size_t limit);
+
+// Reads a whole file. Errors: ENOENT where it is absent, EFBIG past `limit` octets, errno of open and read.
+Result<std::string> read_file(const std::string& path, std::size_t limit = std::size_t{16} << 20);
+
+// Writes all of `text` to `fd`, over EINTR and partial writes. Errors: errno of write.
+Result<> write_all(int fd, std::string_view text);
+
+// Replaces `path` by temporary file in the same folder, fsync and rename. Mode bits as given, whatever the
+// umask. Errors: errno of the failing step; the old file stays and no temporary one remains.
+Result<> write_file_atomically(const std::string& path, std::string_view text, unsigned mode = 0600);
+
+// Unlinks a file; one that is absent is no error.
+Result<> remove_file(const std::string& path);
+
+// mkdir -p. Existing folders keep their mode.
+Result<> make_directories(const std::string& path, unsigned mode = 0700);
+
+// Names in a folder without "." and "..", sorted. An absent folder is ENOENT.
+Result<std::vector<std::string>> list_directory(const std::string& path);
+
+}  // namespace poduplink

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "loader/base/fd.h"
+#include "loader/base/file.h"
+
+using namespace poduplink;
+
+namespace {
+
+// A folder that is gone with the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "pdl-unit-XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+TEST_CASE("a file is replaced whole, with its mode, and leaves no temporary file") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("record");
+  REQUIRE(write_file_atomically(path, "first"));
+  REQUIRE(write_file_atomically(path, "second", 0640));
+  CHECK(read_file(path) == "second");
+  struct stat status {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777U) == 0640);
+  CHECK(list_directory(folder.file("")) == std::vector<std::string>{"record"});
+}
+
+TEST_CASE("a failing replacement leaves the old file and nothing else") {
+  const TemporaryFolder folder;
+  REQUIRE(make_directories(folder.file("target/inner")));
+  const auto written = write_file_atomically(folder.file("target"), "text");
+  REQUIRE_FALSE(written);
+  CHECK(written.error().code != 0);
+  CHECK(list_directory(folder.file("")) == std::vector<std::string>{"target"});
+}
+
+TEST_CASE("reading is bounded and absence has its errno") {
+  const TemporaryFolder folder;
+  CHECK(read_file(folder.file("none")).error().code == ENOENT);
+  REQUIRE(write_file_atomically(folder.file("big"), std::string(100, 'x')));
+  CHECK(read_file(folder.file("big"), 99).error().code == EFBIG);
+  CHECK(read_file(folder.file("big"), 100)->size() == 100);
+}
+
+TEST_CASE("descriptors are close-on-exec and owned once") {
+  Fd first = std::move(*open_file("/dev/null", O_RDONLY));
+  CHECK((::fcntl(first.get(), F_GETFD) & FD_CLOEXEC) != 0);
+  const int number = first.get();
+  Fd second = std::move(first);
+  CHECK(second.get() == number);
+  second.reset();
+  CHECK(::fcntl(number, F_GETFD) == -1);
+}
