@@ -11,7 +11,9 @@ set(BPF_FLAGS -O2 -g -target bpf -mcpu=v3 -std=gnu11 -Wall -Wextra -Werror
   "-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=")
 
 # pdl_bpf_object(NAME SOURCES file... [DEFINES D...] [SKELETON name])
-# Makes ${NAME}.bpf.o from the entry files and, with SKELETON, <NAME>.skel.h; target NAME offers its folder.
+# Makes <NAME>.bpf.o from the entry files and, with SKELETON, <NAME>.skel.h (struct <SKELETON>). Target NAME
+# is an interface library: linking it gives the skeleton's folder and libbpf. Its property PDL_BPF_OBJECT is
+# the path of the linked object.
 function(pdl_bpf_object name)
   cmake_parse_arguments(arg "" "SKELETON" "SOURCES;DEFINES" ${ARGN})
   set(objects)
@@ -33,7 +35,8 @@ function(pdl_bpf_object name)
   if(arg_SKELETON)
     set(skeleton "${CMAKE_CURRENT_BINARY_DIR}/${name}.skel.h")
     add_custom_command(OUTPUT "${skeleton}"
-      COMMAND sh -c "\"$1\" gen skeleton \"$2\" name \"$3\" > \"$4.tmp\" && mv \"$4.tmp\" \"$4\"" sh
+      # The skeleton names the structs of the read-only data but does not define them.
+      COMMAND sh -c "{ echo '#include \"maps/abi.h\"'; \"$1\" gen skeleton \"$2\" name \"$3\"; } > \"$4.tmp\" && mv \"$4.tmp\" \"$4\"" sh
         "${BPFTOOL}" "${linked}" "${arg_SKELETON}" "${skeleton}"
       DEPENDS "${linked}" VERBATIM COMMENT "BPF skeleton ${name}")
     list(APPEND outputs "${skeleton}")

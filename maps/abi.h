@@ -280,6 +280,16 @@ struct pdl_event {
 };
 PDL_ASSERT(sizeof(struct pdl_event) == 56, "struct pdl_event");
 
+/* ---- configuration ------------------------------------------------------------------------ */
+
+/* Read-only data of the programs, set by the loader before the load. 0 is no, 1 is yes. */
+struct pdl_config {
+	__u8 conntrack;  /* bpf_skb_ct_lookup is there: ask it; 0: no flow counts as stack-owned */
+	__u8 steer_node; /* "steerNode": uplink_egress steers the node's own packets too */
+	__u8 pad[2];
+};
+PDL_ASSERT(sizeof(struct pdl_config) == 4, "struct pdl_config");
+
 #ifdef __cplusplus
 }
 #endif
