@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Addresses, routes and neighbours of a namespace.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "loader/base/address.h"
+#include "loader/base/result.h"
+#include "loader/net/netlink.h"
+
+namespace poduplink {
+
+struct InterfaceAddress {
+  int link = 0;
+  Prefix prefix;            // the address itself with the prefix length of its subnet
+  std::uint32_t flags = 0;  // IFA_F_*
+  std::uint8_t scope = 0;   // RT_SCOPE_*
+};
+
+InterfaceAddress parse_address(const nlmsghdr* message);
+Result<std::vector<InterfaceAddress>> dump_addresses(Netlink& netlink);
+// IPv6 addresses are added without duplicate address detection. Errors: EEXIST, and EACCES where IPv6 is off on the link.
+Result<> add_address(Netlink& netlink, int link, const Prefix& prefix);
+Result<> delete_address(Netlink& netlink, int link, const Prefix& prefix);
+
+struct NextHop {
+  int link = 0;
+  std::optional<IpAddress> gateway;  // may be of the other family (RTA_VIA)
+};
+
+struct Route {
+  Prefix destination;  // network address
+  std::vector<NextHop> next_hops;  // more than one: multipath
+  std::uint32_t table = 254;       // RT_TABLE_MAIN
+  std::uint32_t metric = 0;        // 0: the kernel's default (1024 for IPv6)
+  std::uint8_t type = 1;           // RTN_UNICAST
+  std::uint8_t protocol = 4;       // RTPROT_STATIC
+  std::uint8_t scope = 0;          // RT_SCOPE_UNIVERSE; routes without a gateway are sent as RT_SCOPE_LINK
+  bool on_link = false;            // the gateway needs no route of its own
+  std::uint32_t mtu = 0;           // RTAX_MTU, 0: of the device
+  std::uint32_t advmss = 0;        // RTAX_ADVMSS
+  std::uint32_t flags = 0;         // RTM_F_*/RTNH_F_* as received
+
+  [[nodiscard]] bool is_default() const { return destination.length() == 0; }
+};
+
+// Also for events. Routes of the cache are marked RTM_F_CLONED in `flags`.
+Route parse_route(const nlmsghdr* message);
+// All tables, both families, without cached ones.
+Result<std::vector<Route>> dump_routes(Netlink& netlink);
+// Errors: EEXIST where the same route is there (callers decide if that is one of theirs), ENETUNREACH for a gateway without a route.
+Result<> add_route(Netlink& netlink, const Route& route);
+Result<> replace_route(Netlink& netlink, const Route& route);
+// Errors: ESRCH where it is gone.
+Result<> delete_route(Netlink& netlink, const Route& route);
+
+struct Neighbour {
+  int link = 0;
+  IpAddress address;
+  std::optional<MacAddress> mac;
+  std::uint16_t state = 0;  // NUD_*
+  std::uint8_t flags = 0;   // NTF_*
+};
+
+Neighbour parse_neighbour(const nlmsghdr* message);
+Result<std::vector<Neighbour>> dump_neighbours(Netlink& netlink);
+// A permanent neighbour; one that is there is replaced.
+Result<> set_permanent_neighbour(Netlink& netlink, int link, const IpAddress& address, const MacAddress& mac);
+Result<> delete_neighbour(Netlink& netlink, int link, const IpAddress& address);
+// A proxy neighbour: the link joins the solicited-node group of an IPv6 address.
+Result<> add_proxy_neighbour(Netlink& netlink, int link, const IpAddress& address);
+Result<> delete_proxy_neighbour(Netlink& netlink, int link, const IpAddress& address);
+Result<std::vector<Neighbour>> dump_proxy_neighbours(Netlink& netlink);
+
+}  // namespace poduplink

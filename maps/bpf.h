@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The few bpf(2) commands that the static plugins need, without libbpf (whose static archive pulls in libelf).
+// The agent uses the same calls for pinned maps and links, and libbpf for loading.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "loader/base/fd.h"
+#include "loader/base/result.h"
+
+namespace poduplink::bpf {
+
+// Errors: ENOENT where nothing is pinned, EPERM without CAP_BPF or CAP_SYS_ADMIN.
+Result<Fd> open_pinned(const std::string& path);
+// Errors: EEXIST where the name is taken, EINVAL or EPERM where the folder is not on a bpffs.
+Result<> pin(int fd, const std::string& path);
+// True where `folder` lies on a bpffs.
+Result<bool> is_bpffs(const std::string& folder);
+
+struct MapInfo {
+  std::uint32_t type = 0;
+  std::uint32_t id = 0;
+  std::uint32_t key_size = 0;
+  std::uint32_t value_size = 0;
+  std::uint32_t max_entries = 0;
+  std::uint32_t flags = 0;
+  std::uint32_t btf_id = 0;
+  std::string name;
+};
+Result<MapInfo> map_info(int fd);
+
+struct ProgramInfo {
+  std::uint32_t type = 0;
+  std::uint32_t id = 0;
+  std::string name;
+  std::string tag;  // 16 hex digits: hash of the instructions
+};
+Result<ProgramInfo> program_info(int fd);
+Result<Fd> program_by_id(std::uint32_t id);
+
+enum class Update { any, create, replace };  // BPF_ANY, BPF_NOEXIST, BPF_EXIST
+
+// Errors of all: errno of the kernel; ENOENT no such key, EEXIST, E2BIG or ENOSPC map full.
+Result<> update(int map_fd, const void* key, const void* value, Update how);
+Result<> lookup(int map_fd, const void* key, void* value);
+Result<> erase(int map_fd, const void* key);
+// The key after `key` (null: the first). Errors: ENOENT after the last.
+Result<> next_key(int map_fd, const void* key, void* next);
+
+// tcx links, kernel 6.6 and later.
+enum class TcxHook { ingress, egress };
+// True where the kernel knows tcx; has no side effect.
+bool have_tcx();
+
+enum class TcxPlace { head, tail };
+// Errors: EOPNOTSUPP/EINVAL below 6.6, ENODEV where the interface is gone.
+Result<Fd> attach_tcx(int program_fd, int ifindex, TcxHook hook, TcxPlace place);
+// Puts another program into a link, atomically. Errors: ENOLINK where the interface is gone.
+Result<> update_link(int link_fd, int program_fd);
+
+struct LinkInfo {
+  std::uint32_t id = 0;
+  std::uint32_t program_id = 0;
+  std::uint32_t ifindex = 0;  // 0: the interface is gone
+  bool tcx = false;
+};
+Result<LinkInfo> link_info(int fd);
+
+struct TcxProgram {
+  std::uint32_t program_id = 0;
+  std::uint32_t link_id = 0;  // 0: attached without a link
+};
+// Programs on a tcx hook in the order in which they run.
+Result<std::vector<TcxProgram>> tcx_programs(int ifindex, TcxHook hook);
+
+// Possible CPUs of the machine: per-CPU values have one slot each, padded to eight octets.
+Result<unsigned> possible_cpus();
+
+}  // namespace poduplink::bpf

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two locks that plugin and agent share.
+//
+//  1. GlobalLock is held around every read-modify-write of maps and records, and never while another program
+//     runs, netlink waits or a sleep is taken: it is held for microseconds.
+//  2. AttachmentLock is held by the plugin for a whole verb of one attachment. The agent and GC only try it.
+//  3. Order: AttachmentLock first, GlobalLock second. Nobody takes them the other way round.
+//  4. Lock files are never unlinked; their descriptors are close-on-exec, so no child keeps a lock.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "loader/base/fd.h"
+#include "loader/base/result.h"
+
+namespace poduplink {
+
+// flock(2) on RUN_DIR/lock. Freed by the destructor.
+class GlobalLock {
+ public:
+  // Makes RUN_DIR where it is missing; waits at most `patience`. Errors: EAGAIN when it was not free by then.
+  static Result<GlobalLock> take(const std::string& run_dir,
+                                 std::chrono::milliseconds patience = std::chrono::seconds(30));
+
+ private:
+  explicit GlobalLock(Fd fd) : fd_(std::move(fd)) {}
+  Fd fd_;
+};
+
+// An open-file-description lock of one octet at the attachment's hash in RUN_DIR/attachments.lock.
+class AttachmentLock {
+ public:
+  // Errors: EAGAIN when it was not free within `patience`.
+  static Result<AttachmentLock> take(const std::string& run_dir, std::uint64_t hash, std::chrono::milliseconds patience);
+  // Nothing where somebody else holds it.
+  static Result<std::optional<AttachmentLock>> try_take(const std::string& run_dir, std::uint64_t hash);
+
+ private:
+  explicit AttachmentLock(Fd fd) : fd_(std::move(fd)) {}
+  Fd fd_;
+};
+
+}  // namespace poduplink

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Typed access to the pinned maps. Callers that read, decide and write hold GlobalLock (maps/locks.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "loader/base/address.h"
+#include "loader/base/fd.h"
+#include "loader/base/result.h"
+#include "maps/abi.h"
+#include "maps/bpf.h"
+
+namespace poduplink {
+
+// One hash map or LPM trie with keys and values of the shapes of maps/abi.h.
+template <typename Key, typename Value>
+class Table {
+ public:
+  Table() = default;
+  Table(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+
+  // Opens a pin. Errors: ENOENT; EINVAL, with name, where what is pinned there has another type or size.
+  static Result<Table> open(const std::string& path, const std::string& name);
+
+  [[nodiscard]] Result<std::optional<Value>> find(const Key& key) const;
+  // Errors: ENOSPC with the map's name and size where it is full; EEXIST and ENOENT as `how` has it.
+  [[nodiscard]] Result<> put(const Key& key, const Value& value, bpf::Update how = bpf::Update::any) const;
+  // False where there was none.
+  [[nodiscard]] Result<bool> erase(const Key& key) const;
+  // A copy of all entries. Entries changed meanwhile may be in it or not.
+  [[nodiscard]] Result<std::vector<std::pair<Key, Value>>> entries() const;
+
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+ private:
+  Fd fd_;
+  std::string name_;
+};
+
+// Pod entries and node addresses of both families under one key: the address.
+template <typename Value>
+class AddressTable {
+ public:
+  AddressTable() = default;
+  AddressTable(Table<pdl_addr4, Value> v4, Table<pdl_addr6, Value> v6) : v4_(std::move(v4)), v6_(std::move(v6)) {}
+
+  [[nodiscard]] Result<std::optional<Value>> find(const IpAddress& address) const;
+  [[nodiscard]] Result<> put(const IpAddress& address, const Value& value, bpf::Update how = bpf::Update::any) const;
+  [[nodiscard]] Result<bool> erase(const IpAddress& address) const;
+  [[nodiscard]] Result<std::vector<std::pair<IpAddress, Value>>> entries() const;
+
+ private:
+  Table<pdl_addr4, Value> v4_;
+  Table<pdl_addr6, Value> v6_;
+};
+
+using PodTable = AddressTable<pdl_pod>;
+using NodeTable = AddressTable<pdl_node>;
+using UplinkTable = Table<std::uint32_t, pdl_uplink>;
+
+// The exempt prefixes of both families; keys are network addresses.
+class ExemptTable {
+ public:
+  ExemptTable() = default;
+  ExemptTable(Table<pdl_prefix4, pdl_exempt> v4, Table<pdl_prefix6, pdl_exempt> v6)
+      : v4_(std::move(v4)), v6_(std::move(v6)) {}
+
+  [[nodiscard]] Result<> put(const Prefix& prefix, std::uint32_t item) const;
+  [[nodiscard]] Result<bool> erase(const Prefix& prefix) const;
+  [[nodiscard]] Result<std::vector<std::pair<Prefix, std::uint32_t>>> entries() const;
+
+ private:
+  Table<pdl_prefix4, pdl_exempt> v4_;
+  Table<pdl_prefix6, pdl_exempt> v6_;
+};
+
+// Counters summed over the CPUs.
+class StatsTable {
+ public:
+  StatsTable() = default;
+  StatsTable(Fd verdicts, Fd uplink_stats, unsigned cpus)
+      : verdicts_(std::move(verdicts)), uplink_stats_(std::move(uplink_stats)), cpus_(cpus) {}
+
+  [[nodiscard]] Result<pdl_verdicts> verdicts() const;
+  [[nodiscard]] Result<std::vector<std::pair<std::uint32_t, pdl_uplink_stats>>> uplinks() const;
+  // The agent makes an uplink's entry; the programs only count in one that is there.
+  [[nodiscard]] Result<> add_uplink(std::uint32_t ifindex) const;
+  [[nodiscard]] Result<> remove_uplink(std::uint32_t ifindex) const;
+
+ private:
+  Fd verdicts_;
+  Fd uplink_stats_;
+  unsigned cpus_ = 1;
+};
+
+// What lies under PIN_DIR/v<ABI>/, opened.
+struct Tables {
+  std::string folder;  // PIN_DIR/v<ABI>
+  PodTable pods;
+  NodeTable nodes;
+  UplinkTable uplinks;
+  ExemptTable exempt;
+  StatsTable stats;
+};
+
+// Opens every map of one version folder. Errors: ENOENT naming the pin that is missing, EINVAL naming a
+// pin that is something else than this build's map.
+Result<Tables> open_tables(const std::string& version_folder);
+
+// What PIN_DIR/current names. Errors: ENOENT where the agent never ran.
+Result<unsigned> current_abi(const std::string& pin_dir);
+
+// Maps of the version in force. Errors: as above; EPROTO where its ABI is not this build's.
+Result<Tables> open_current_tables(const std::string& pin_dir);
+
+// Name of an enumerator of pdl_verdict, and its text from PDL_VERDICTS.
+std::string verdict_name(unsigned verdict);
+std::string verdict_text(unsigned verdict);
+
+// Next hop of a pod entry: gateway4 or gateway6, whichever is set.
+std::optional<IpAddress> pod_gateway(const pdl_pod& pod);
+void set_pod_gateway(pdl_pod& pod, const std::optional<IpAddress>& gateway);
+MacAddress to_mac(const __u8 (&octets)[6]);
+void set_mac(__u8 (&octets)[6], const MacAddress& mac);
+
+}  // namespace poduplink
