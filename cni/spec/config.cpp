@@ -132,12 +132,12 @@ CniResult<Dns> configured_dns(const NetworkConfig& config) {
   return parse_dns(*dns);
 }
 
-CniResult<std::optional<std::vector<Attachment>>> valid_attachments(const NetworkConfig& config) {
+CniResult<std::optional<std::vector<AttachmentId>>> valid_attachments(const NetworkConfig& config) {
   const Section root = config.root();
   // Not find(), for which null is the same as absent.
   if (!root.object().contains(valid_attachments_key)) return std::nullopt;
   PDL_CNI_TRY_ASSIGN(const auto entries, root.sections(valid_attachments_key));
-  std::vector<Attachment> attachments;
+  std::vector<AttachmentId> attachments;
   for (const Section& entry : entries) {
     PDL_CNI_TRY_ASSIGN(const auto container_id, entry.text("containerID"));
     PDL_CNI_TRY_ASSIGN(const auto ifname, entry.text("ifname"));

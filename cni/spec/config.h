@@ -2,7 +2,6 @@
 // The network configuration on standard input.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -12,18 +11,9 @@
 #include "cni/spec/error.h"
 #include "cni/spec/json.h"
 #include "cni/spec/result.h"
+#include "maps/attachment.h"
 
 namespace poduplink {
-
-// Whom every piece of state belongs to.
-struct Attachment {
-  std::string network;
-  std::string container_id;
-  std::string ifname;
-
-  friend bool operator==(const Attachment&, const Attachment&) = default;
-  friend auto operator<=>(const Attachment&, const Attachment&) = default;
-};
 
 class NetworkConfig {
  public:
@@ -76,6 +66,6 @@ CniResult<Dns> configured_dns(const NetworkConfig& config);
 
 // "cni.dev/valid-attachments" of a GC, with this network's name. Null and [] are an empty list: nothing is
 // valid. Nothing: the key is absent, and nothing can be said of any attachment. Errors: bad_config.
-CniResult<std::optional<std::vector<Attachment>>> valid_attachments(const NetworkConfig& config);
+CniResult<std::optional<std::vector<AttachmentId>>> valid_attachments(const NetworkConfig& config);
 
 }  // namespace poduplink

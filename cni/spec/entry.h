@@ -14,7 +14,9 @@ struct Invocation {
   Environment environment;
   NetworkConfig config;
 
-  [[nodiscard]] Attachment attachment() const { return {config.name(), environment.container_id, environment.ifname}; }
+  [[nodiscard]] AttachmentId attachment() const {
+    return {config.name(), environment.container_id, environment.ifname};
+  }
 };
 
 // One plugin: its name and a function a verb. They are called with variables and the configuration's common

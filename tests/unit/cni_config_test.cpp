@@ -191,7 +191,7 @@ TEST_CASE("valid attachments: null and [] mean none, an absent key means nothing
   const auto some =
       valid_attachments(config_of(R"("cni.dev/valid-attachments":[{"containerID":"c","ifname":"eth0"}])"));
   REQUIRE(some);
-  CHECK(some->value() == std::vector<Attachment>{{"net", "c", "eth0"}});
+  CHECK(some->value() == std::vector<AttachmentId>{{"net", "c", "eth0"}});
   CHECK(valid_attachments(config_of(R"("cni.dev/valid-attachments":[{"ifname":"eth0"}])")).error().code == 7);
   CHECK(valid_attachments(config_of(R"("cni.dev/valid-attachments":"x")")).error().code == 7);
 }
