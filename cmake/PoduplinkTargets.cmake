@@ -9,7 +9,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(LIBNL REQUIRED IMPORTED_TARGET libnl-3.0)
+pkg_check_modules(LIBNL REQUIRED libnl-3.0)
 find_package(nlohmann_json REQUIRED)
 
 add_library(pdl_options INTERFACE)
@@ -26,6 +26,11 @@ if(PODUPLINK_SANITIZE)
   # GCC sees null pointers in the sanitizers' own branches.
   target_compile_options(pdl_options INTERFACE -Wno-null-dereference -Wno-maybe-uninitialized)
 endif()
+
+# By plain name and not by the path that pkg-config resolves, so that a -static program takes the archive.
+add_library(pdl_libnl INTERFACE)
+target_include_directories(pdl_libnl SYSTEM INTERFACE ${LIBNL_INCLUDE_DIRS})
+target_link_libraries(pdl_libnl INTERFACE nl-3)
 
 # pdl_library(NAME SOURCES... LINK LIBS...): a static library of one folder.
 function(pdl_library name)

@@ -34,7 +34,8 @@ class GlobalLock {
 class AttachmentLock {
  public:
   // Errors: EAGAIN when it was not free within `patience`.
-  static Result<AttachmentLock> take(const std::string& run_dir, std::uint64_t hash, std::chrono::milliseconds patience);
+  static Result<AttachmentLock> take(const std::string& run_dir, std::uint64_t hash,
+                                     std::chrono::milliseconds patience);
   // Nothing where somebody else holds it.
   static Result<std::optional<AttachmentLock>> try_take(const std::string& run_dir, std::uint64_t hash);
 

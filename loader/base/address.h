@@ -78,8 +78,8 @@ class Prefix {
   [[nodiscard]] Family family() const { return address_.family(); }
 
   [[nodiscard]] bool contains(const IpAddress& other) const;
-  [[nodiscard]] IpAddress network() const;        // host bits zero
-  [[nodiscard]] IpAddress last() const;           // host bits one
+  [[nodiscard]] IpAddress network() const;  // host bits zero
+  [[nodiscard]] IpAddress last() const;     // host bits one
   [[nodiscard]] Prefix subnet() const { return {network(), length_}; }
   [[nodiscard]] bool has_host_bits() const { return !(network() == address_); }
 

@@ -41,7 +41,8 @@ template <typename... Args>
 // Failure with an errno, whose text is appended: fail_errno(ENOENT, "uplink {}", name).
 template <typename... Args>
 [[nodiscard]] Failure fail_errno(int code, fmt::format_string<Args...> text, Args&&... args) {
-  return Failure(Error{code, poduplink::formatted_args(text, fmt::make_format_args(args...)) + ": " + errno_text(code)});
+  return Failure(
+      Error{code, poduplink::formatted_args(text, fmt::make_format_args(args...)) + ": " + errno_text(code)});
 }
 
 // Passes an Error of another Result on, with what was being done before it.
@@ -61,7 +62,7 @@ template <typename... Args>
 
 // PDL_TRY_ASSIGN(auto link, find_link(name)): the same, and gives the value a name.
 #define PDL_TRY_ASSIGN(target, expression) PDL_TRY_ASSIGN_(PDL_CONCAT(pdl_result_, __LINE__), target, expression)
-#define PDL_TRY_ASSIGN_(name, target, expression)                         \
-  auto name = (expression);                                               \
-  if (!name) return ::poduplink::Failure(std::move(name.error()));        \
+#define PDL_TRY_ASSIGN_(name, target, expression)                  \
+  auto name = (expression);                                        \
+  if (!name) return ::poduplink::Failure(std::move(name.error())); \
   target = std::move(*name)

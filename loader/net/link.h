@@ -17,14 +17,14 @@ struct Link {
   int index = 0;
   std::string name;
   std::vector<std::string> alternative_names;
-  std::optional<MacAddress> mac;  // none where the link address has not six octets
-  std::uint16_t hardware_type = 0;  // ARPHRD_*
-  unsigned mtu = 0;                 // octets of layer 3
-  unsigned flags = 0;               // IFF_*
-  std::string kind;                 // "veth", "vlan" …; empty for hardware
-  int master = 0;                   // index of the bridge or bond it belongs to, 0: none
-  int parent = 0;                   // IFLA_LINK: the VLAN's or macvlan's lower device, the veth's peer; 0: none
-  bool parent_elsewhere = false;    // `parent` counts in another namespace
+  std::optional<MacAddress> mac;       // none where the link address has not six octets
+  std::uint16_t hardware_type = 0;     // ARPHRD_*
+  unsigned mtu = 0;                    // octets of layer 3
+  unsigned flags = 0;                  // IFF_*
+  std::string kind;                    // "veth", "vlan" …; empty for hardware
+  int master = 0;                      // index of the bridge or bond it belongs to, 0: none
+  int parent = 0;                      // IFLA_LINK: the VLAN's or macvlan's lower device, the veth's peer; 0: none
+  bool parent_elsewhere = false;       // `parent` counts in another namespace
   std::uint8_t operational_state = 0;  // IF_OPER_*
 
   [[nodiscard]] bool is_ethernet() const;
@@ -44,7 +44,8 @@ Result<Link> find_link(Netlink& netlink, int index);
 Result<Link> find_link_by_name(Netlink& netlink, const std::string& name);
 Result<std::vector<Link>> dump_links(Netlink& netlink);
 
-// What one RTM_NEWLINK makes: both ends up, with final names, MACs and MTU, the peer in its namespace.
+// What one RTM_NEWLINK makes: both ends with final names, MACs and MTU, the peer in its namespace. The host's
+// end is up; the peer is not (the kernel refuses that here): set_link_up() in its namespace.
 struct VethRequest {
   std::string host_name;
   MacAddress host_mac;

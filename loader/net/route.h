@@ -21,7 +21,8 @@ struct InterfaceAddress {
 
 InterfaceAddress parse_address(const nlmsghdr* message);
 Result<std::vector<InterfaceAddress>> dump_addresses(Netlink& netlink);
-// IPv6 addresses are added without duplicate address detection. Errors: EEXIST, and EACCES where IPv6 is off on the link.
+// IPv6 addresses are added without duplicate address detection. Errors: EEXIST, and EACCES where IPv6 is off on the
+// link.
 Result<> add_address(Netlink& netlink, int link, const Prefix& prefix);
 Result<> delete_address(Netlink& netlink, int link, const Prefix& prefix);
 
@@ -31,7 +32,7 @@ struct NextHop {
 };
 
 struct Route {
-  Prefix destination;  // network address
+  Prefix destination;              // network address
   std::vector<NextHop> next_hops;  // more than one: multipath
   std::uint32_t table = 254;       // RT_TABLE_MAIN
   std::uint32_t metric = 0;        // 0: the kernel's default (1024 for IPv6)
@@ -50,7 +51,8 @@ struct Route {
 Route parse_route(const nlmsghdr* message);
 // All tables, both families, without cached ones.
 Result<std::vector<Route>> dump_routes(Netlink& netlink);
-// Errors: EEXIST where the same route is there (callers decide if that is one of theirs), ENETUNREACH for a gateway without a route.
+// Errors: EEXIST where the same route is there (callers decide if that is one of theirs), ENETUNREACH for a gateway
+// without a route.
 Result<> add_route(Netlink& netlink, const Route& route);
 Result<> replace_route(Netlink& netlink, const Route& route);
 // Errors: ESRCH where it is gone.

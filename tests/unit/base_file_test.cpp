@@ -40,7 +40,7 @@ TEST_CASE("a file is replaced whole, with its mode, and leaves no temporary file
   REQUIRE(write_file_atomically(path, "first"));
   REQUIRE(write_file_atomically(path, "second", 0640));
   CHECK(read_file(path) == "second");
-  struct stat status {};
+  struct stat status{};
   REQUIRE(::stat(path.c_str(), &status) == 0);
   CHECK((status.st_mode & 0777U) == 0640);
   CHECK(list_directory(folder.file("")) == std::vector<std::string>{"record"});

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loader/net/link.h"
+
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+#include <linux/veth.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <netlink/msg.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace poduplink {
+namespace {
+
+// IFF_LOWER_UP of <linux/if.h>, which does not go together with <net/if.h>.
+constexpr unsigned lower_up = 1U << 16;
+
+ifinfomsg link_header(int index = 0) {
+  ifinfomsg header{};
+  header.ifi_family = AF_UNSPEC;
+  header.ifi_index = index;
+  return header;
+}
+
+Result<Link> query_one(Netlink& netlink, Message& message, const std::string& what) {
+  std::optional<Link> found;
+  const auto asked = netlink.query(message, [&](const nlmsghdr* header) { found = parse_link(header); });
+  if (!asked) return fail_within(asked.error(), "interface " + what);
+  if (!found) return fail_errno(ENODEV, "interface {}", what);
+  return *found;
+}
+
+}  // namespace
+
+bool Link::is_ethernet() const { return hardware_type == ARPHRD_ETHER && mac.has_value(); }
+bool Link::is_loopback() const { return (flags & IFF_LOOPBACK) != 0; }
+bool Link::is_admin_up() const { return (flags & IFF_UP) != 0; }
+bool Link::is_running() const { return is_admin_up() && (flags & lower_up) != 0; }
+bool Link::is_stacked() const { return parent != 0 && !parent_elsewhere && kind != "veth" && parent != index; }
+
+Link parse_link(const nlmsghdr* message) {
+  const auto* header = static_cast<const ifinfomsg*>(nlmsg_data(message));
+  const Attributes attributes(message, sizeof(ifinfomsg));
+  Link link;
+  link.index = header->ifi_index;
+  link.hardware_type = header->ifi_type;
+  link.flags = header->ifi_flags;
+  link.name = attributes.text(IFLA_IFNAME);
+  link.mtu = attributes.u32(IFLA_MTU);
+  link.master = static_cast<int>(attributes.u32(IFLA_MASTER));
+  link.parent = static_cast<int>(attributes.u32(IFLA_LINK));
+  link.parent_elsewhere = attributes.has(IFLA_LINK_NETNSID);
+  link.operational_state = attributes.u8(IFLA_OPERSTATE);
+  link.kind = attributes.nested(IFLA_LINKINFO).text(IFLA_INFO_KIND);
+  if (const auto mac = MacAddress::from_octets(attributes.octets(IFLA_ADDRESS))) link.mac = *mac;
+  attributes.nested(IFLA_PROP_LIST).each([&](int type, std::span<const std::uint8_t> payload) {
+    if (type != IFLA_ALT_IFNAME || payload.empty()) return;
+    link.alternative_names.emplace_back(payload.begin(), payload.end() - 1);
+  });
+  return link;
+}
+
+Result<Link> find_link(Netlink& netlink, int index) {
+  Message message(RTM_GETLINK, 0, link_header(index));
+  return query_one(netlink, message, formatted("with index {}", index));
+}
+
+Result<Link> find_link_by_name(Netlink& netlink, const std::string& name) {
+  Message message(RTM_GETLINK, 0, link_header());
+  // The kernel takes names of up to 15 octets here and longer alternative names there.
+  message.put_string(name.size() < IFNAMSIZ ? IFLA_IFNAME : IFLA_ALT_IFNAME, name);
+  auto link = query_one(netlink, message, name);
+  if (link || link.error().code != ENODEV || name.size() >= IFNAMSIZ) return link;
+  Message alternative(RTM_GETLINK, 0, link_header());
+  alternative.put_string(IFLA_ALT_IFNAME, name);
+  return query_one(netlink, alternative, name);
+}
+
+Result<std::vector<Link>> dump_links(Netlink& netlink) {
+  Message message(RTM_GETLINK, NLM_F_DUMP, link_header());
+  std::vector<Link> links;
+  const auto asked = netlink.query(
+      message, [&](const nlmsghdr* header) { links.push_back(parse_link(header)); }, [&] { links.clear(); });
+  if (!asked) return fail_within(asked.error(), "list of interfaces");
+  return links;
+}
+
+Result<> create_veth(Netlink& netlink, const VethRequest& request) {
+  ifinfomsg up = link_header();
+  up.ifi_flags = IFF_UP;
+  up.ifi_change = IFF_UP;
+  Message message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, up);
+  message.put_string(IFLA_IFNAME, request.host_name);
+  message.put_mac(IFLA_ADDRESS, request.host_mac);
+  if (request.mtu != 0) message.put_u32(IFLA_MTU, request.mtu);
+  message.nest(IFLA_LINKINFO, [&] {
+    message.put_string(IFLA_INFO_KIND, "veth");
+    message.nest(IFLA_INFO_DATA, [&] {
+      message.nest(VETH_INFO_PEER, [&] {
+        // Not up: the kernel opens the peer before the two ends know each other (ENOTCONN).
+        const ifinfomsg peer = link_header();
+        message.append(&peer, sizeof(peer));
+        message.put_string(IFLA_IFNAME, request.peer_name);
+        message.put_mac(IFLA_ADDRESS, request.peer_mac);
+        message.put_u32(IFLA_NET_NS_FD, static_cast<std::uint32_t>(request.peer_netns_fd));
+        if (request.mtu != 0) message.put_u32(IFLA_MTU, request.mtu);
+      });
+    });
+  });
+  auto made = netlink.request(message);
+  if (!made) {
+    return fail_within(std::move(made.error()), formatted("veth {} with {} in the container, MTU {}", request.host_name,
+                                                          request.peer_name, request.mtu));
+  }
+  return {};
+}
+
+Result<> delete_link(Netlink& netlink, int index) {
+  Message message(RTM_DELLINK, 0, link_header(index));
+  auto deleted = netlink.request(message);
+  if (!deleted) return fail_within(std::move(deleted.error()), formatted("deleting interface {}", index));
+  return {};
+}
+
+Result<> set_link_up(Netlink& netlink, int index) {
+  ifinfomsg header = link_header(index);
+  header.ifi_flags = IFF_UP;
+  header.ifi_change = IFF_UP;
+  Message message(RTM_NEWLINK, 0, header);
+  auto set = netlink.request(message);
+  if (!set) return fail_within(std::move(set.error()), formatted("setting interface {} up", index));
+  return {};
+}
+
+bool is_interface_name(std::string_view name) {
+  if (name.empty() || name.size() >= IFNAMSIZ || name == "." || name == "..") return false;
+  return std::ranges::none_of(
+      name, [](char c) { return c == '/' || c == ':' || c == '\0' || c == ' ' || (c >= '\t' && c <= '\r'); });
+}
+
+}  // namespace poduplink

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loader/net/netns.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/nsfs.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "loader/base/file.h"
+#include "loader/base/log.h"
+
+namespace poduplink {
+
+Result<Fd> open_netns(const std::string& path) {
+  // A FIFO would block without O_NONBLOCK.
+  PDL_TRY_ASSIGN(Fd fd, open_file(path, O_RDONLY | O_NONBLOCK));
+  struct statfs status{};
+  if (::fstatfs(fd.get(), &status) != 0) return fail_errno(errno, "{}", path);
+  if (status.f_type != NSFS_MAGIC || ::ioctl(fd.get(), NS_GET_NSTYPE) != CLONE_NEWNET) {
+    return fail_errno(EINVAL, "{} is no network namespace", path);
+  }
+  return fd;
+}
+
+Result<Fd> current_netns() {
+  // "thread-self": other threads may be elsewhere.
+  return open_file("/proc/thread-self/ns/net", O_RDONLY);
+}
+
+Result<bool> same_netns(int one, int other) {
+  struct stat first{};
+  struct stat second{};
+  if (::fstat(one, &first) != 0 || ::fstat(other, &second) != 0) return fail_errno(errno, "fstat of a namespace");
+  return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+Result<NetnsScope> NetnsScope::enter(int netns_fd) {
+  PDL_TRY_ASSIGN(Fd home, current_netns());
+  if (::setns(netns_fd, CLONE_NEWNET) != 0) return fail_errno(errno, "entering a network namespace");
+  return NetnsScope(std::move(home));
+}
+
+NetnsScope::~NetnsScope() {
+  if (!home_) return;
+  if (::setns(home_.get(), CLONE_NEWNET) != 0) {
+    log_error("cannot come back from another network namespace: {}", errno_text(errno));
+    std::abort();
+  }
+}
+
+namespace {
+
+std::string sysctl_path(const std::string& name) { return "/proc/sys/net/" + name; }
+
+}  // namespace
+
+Result<std::string> read_net_sysctl(const std::string& name) {
+  PDL_TRY_ASSIGN(std::string value, read_file(sysctl_path(name), 4096));
+  while (!value.empty() && value.back() == '\n') value.pop_back();
+  return value;
+}
+
+Result<> write_net_sysctl(const std::string& name, const std::string& value) {
+  const std::string path = sysctl_path(name);
+  PDL_TRY_ASSIGN(const Fd fd, open_file(path, O_WRONLY));
+  auto written = write_all(fd.get(), value);
+  if (!written) return fail_within(std::move(written.error()), path);
+  return {};
+}
+
+}  // namespace poduplink
