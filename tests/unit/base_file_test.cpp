@@ -3,36 +3,15 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cstdlib>
-#include <filesystem>
 
 #include <catch2/catch_test_macros.hpp>
 
 #include "loader/base/fd.h"
 #include "loader/base/file.h"
+#include "tests/harness/temporary_folder.h"
 
 using namespace poduplink;
-
-namespace {
-
-// A folder that is gone with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "pdl-unit-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-}  // namespace
+using tests::TemporaryFolder;
 
 TEST_CASE("a file is replaced whole, with its mode, and leaves no temporary file") {
   const TemporaryFolder folder;

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "maps/record.h"
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "loader/base/file.h"
+#include "loader/base/log.h"
+#include "maps/paths.h"
+
+namespace poduplink {
+namespace {
+
+using Json = nlohmann::json;
+
+// Of the file's own form; readers refuse one they do not know.
+constexpr int record_format = 1;
+constexpr std::size_t record_limit = std::size_t{1} << 20;
+
+constexpr std::array<std::pair<RecordState, const char*>, 3> state_names{
+    {{RecordState::adding, "adding"}, {RecordState::ready, "ready"}, {RecordState::deleting, "deleting"}}};
+constexpr std::array<std::pair<pdl_mode, const char*>, 2> mode_names{
+    {{PDL_MODE_FAST, "fast"}, {PDL_MODE_NETFILTER, "netfilter"}}};
+
+template <typename Names, typename Value>
+const char* name_of(const Names& names, Value value) {
+  for (const auto& [candidate, name] : names) {
+    if (candidate == value) return name;
+  }
+  return "";
+}
+
+template <typename Names>
+auto value_of(const Names& names, const std::string& text, const char* key) -> Result<decltype(names[0].first)> {
+  for (const auto& [value, name] : names) {
+    if (text == name) return value;
+  }
+  return fail("{}: '{}' is unknown", key, text);
+}
+
+Json address_json(const RecordAddress& address) {
+  Json json = Json::object();
+  json["address"] = address.address.text();
+  json["onLink"] = address.on_link;
+  json["announced"] = address.announced;
+  if (address.gateway) json["gateway"] = address.gateway->text();
+  if (!address.uplink_name.empty()) {
+    json["uplink"] = address.uplink_name;
+    json["uplinkMac"] = address.uplink_mac.text();
+    json["uplinkIndex"] = address.uplink_index;
+  }
+  return json;
+}
+
+Result<RecordAddress> parse_address_json(const Json& json) {
+  RecordAddress address;
+  PDL_TRY_ASSIGN(address.address, Prefix::parse(json.at("address").get<std::string>()));
+  address.on_link = json.at("onLink").get<bool>();
+  address.announced = json.at("announced").get<bool>();
+  if (json.contains("gateway")) {
+    PDL_TRY_ASSIGN(address.gateway, IpAddress::parse(json["gateway"].get<std::string>()));
+  }
+  if (json.contains("uplink")) {
+    address.uplink_name = json["uplink"].get<std::string>();
+    PDL_TRY_ASSIGN(address.uplink_mac, MacAddress::parse(json.at("uplinkMac").get<std::string>()));
+    address.uplink_index = json.at("uplinkIndex").get<int>();
+  }
+  return address;
+}
+
+// May throw what nlohmann/json throws for absent keys and wrong types; parse_record_text catches it.
+Result<Record> parse_record_json(const Json& json) {
+  if (json.at("format").get<int>() != record_format) return fail("format {} is unknown", json["format"].dump());
+  Record record;
+  record.id = {json.at("network").get<std::string>(), json.at("containerId").get<std::string>(),
+               json.at("ifName").get<std::string>()};
+  PDL_TRY_ASSIGN(record.state, value_of(state_names, json.at("state").get<std::string>(), "state"));
+  PDL_TRY_ASSIGN(record.mode, value_of(mode_names, json.at("mode").get<std::string>(), "mode"));
+  record.netns = json.at("netns").get<std::string>();
+  record.host_veth = json.at("hostVeth").get<std::string>();
+  record.host_veth_index = json.at("hostVethIndex").get<int>();
+  PDL_TRY_ASSIGN(record.pod_mac, MacAddress::parse(json.at("podMac").get<std::string>()));
+  record.mtu = json.at("mtu").get<unsigned>();
+  for (const Json& address : json.at("addresses")) {
+    PDL_TRY_ASSIGN(RecordAddress parsed, parse_address_json(address));
+    record.addresses.push_back(std::move(parsed));
+  }
+  record.labels = json.at("labels").get<std::map<std::string, std::string>>();
+  return record;
+}
+
+}  // namespace
+
+std::string record_path(const std::string& run_dir, std::uint64_t hash) {
+  return records_dir(run_dir) + "/" + hash_text(hash) + ".json";
+}
+
+std::string write_record_text(const Record& record) {
+  Json json = Json::object();
+  json["format"] = record_format;
+  json["network"] = record.id.network;
+  json["containerId"] = record.id.container_id;
+  json["ifName"] = record.id.if_name;
+  json["state"] = name_of(state_names, record.state);
+  json["mode"] = name_of(mode_names, record.mode);
+  json["netns"] = record.netns;
+  json["hostVeth"] = record.host_veth;
+  json["hostVethIndex"] = record.host_veth_index;
+  json["podMac"] = record.pod_mac.text();
+  json["mtu"] = record.mtu;
+  json["addresses"] = Json::array();
+  for (const RecordAddress& address : record.addresses) json["addresses"].push_back(address_json(address));
+  json["labels"] = record.labels;
+  // Names come from outside; octets that are no UTF-8 must not make the record unwritable.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<Record> parse_record_text(const std::string& text) {
+  try {
+    return parse_record_json(Json::parse(text));
+  } catch (const Json::exception& error) {
+    return fail("no record: {}", error.what());
+  }
+}
+
+Result<std::optional<Record>> load_record(const std::string& run_dir, const AttachmentId& id) {
+  const std::string path = record_path(run_dir, attachment_hash(id));
+  auto text = read_file(path, record_limit);
+  if (!text && text.error().code == ENOENT) return std::optional<Record>();
+  if (!text) return Failure(std::move(text.error()));
+  auto record = parse_record_text(*text);
+  if (!record) {
+    log_warning("{}: {}", path, record.error().message);
+    return std::optional<Record>();
+  }
+  // Two attachments with one hash: the other's record is not this one's.
+  if (record->id != id) return fail_errno(EEXIST, "{} belongs to container {}", path, record->id.container_id);
+  return std::optional(std::move(*record));
+}
+
+Result<> store_record(const std::string& run_dir, const Record& record) {
+  const std::string path = record_path(run_dir, attachment_hash(record.id));
+  auto written = write_file_atomically(path, write_record_text(record));
+  if (written || written.error().code != ENOENT) return written;
+  PDL_TRY(make_directories(records_dir(run_dir)));
+  return write_file_atomically(path, write_record_text(record));
+}
+
+Result<> remove_record(const std::string& run_dir, const AttachmentId& id) {
+  return remove_file(record_path(run_dir, attachment_hash(id)));
+}
+
+Result<std::vector<Record>> load_records(const std::string& run_dir) {
+  constexpr std::string_view suffix = ".json";
+  std::vector<Record> records;
+  auto names = list_directory(records_dir(run_dir));
+  if (!names && names.error().code == ENOENT) return records;
+  if (!names) return Failure(std::move(names.error()));
+  for (const std::string& name : *names) {
+    if (!name.ends_with(suffix)) continue;  // a temporary file of a writer that was killed
+    const std::string path = records_dir(run_dir) + "/" + name;
+    const auto text = read_file(path, record_limit);
+    auto record = text ? parse_record_text(*text) : Result<Record>(Failure(text.error()));
+    if (record) {
+      records.push_back(std::move(*record));
+    } else {
+      log_warning("{}: {}", path, record.error().message);
+    }
+  }
+  return records;
+}
+
+}  // namespace poduplink
