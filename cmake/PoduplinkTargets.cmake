@@ -17,6 +17,8 @@ target_include_directories(pdl_options INTERFACE "${PROJECT_SOURCE_DIR}")
 target_compile_options(pdl_options INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align -Wconversion -Wsign-conversion
   -Wnull-dereference -Wformat=2 -Werror
+  # Designated initialisers leave members at their defaults on purpose.
+  -Wno-missing-field-initializers
   -ffunction-sections -fdata-sections
   $<$<CONFIG:Release>:-Os>)
 target_link_options(pdl_options INTERFACE -Wl,--gc-sections)
