@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cni/delegate.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "cni/spec/output.h"
+#include "loader/base/log.h"
+
+namespace poduplink {
+namespace {
+
+constexpr std::chrono::milliseconds undo_timeout(10000);
+
+// The first octets of an answer, for an error.
+std::string beginning_of(const std::string& text) {
+  constexpr std::size_t shown = 200;
+  if (text.empty()) return "nothing on standard output";
+  return formatted("standard output begins: {}", text.substr(0, shown));
+}
+
+}  // namespace
+
+std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& changes) {
+  std::vector<std::string> variables;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    variables.emplace_back(*variable);
+  }
+  for (const auto& [name, value] : changes) {
+    const std::string start = name + "=";
+    const auto found =
+        std::ranges::find_if(variables, [&](const std::string& variable) { return variable.starts_with(start); });
+    if (found != variables.end()) {
+      *found = start + value;
+    } else {
+      variables.push_back(start + value);
+    }
+  }
+  return variables;
+}
+
+CniResult<std::optional<Ipam>> Ipam::find_if_any(const Invocation& invocation, std::chrono::milliseconds timeout) {
+  PDL_CNI_TRY_ASSIGN(const auto type, ipam_type(invocation.config));
+  if (!type) return std::nullopt;
+  PDL_CNI_TRY_ASSIGN(auto path, find_plugin(invocation.environment.path, *type));
+  return Ipam(invocation, *type, std::move(path), timeout);
+}
+
+CniResult<Ipam> Ipam::find(const Invocation& invocation, std::chrono::milliseconds timeout) {
+  PDL_CNI_TRY_ASSIGN(auto ipam, find_if_any(invocation, timeout));
+  if (!ipam) return cni_fail(cni_code::bad_config, "key 'ipam' is missing: this plugin gives no addresses itself");
+  return std::move(*ipam);
+}
+
+CniResult<std::string> Ipam::run(const Changes& changes, std::chrono::milliseconds timeout, bool stoppable) const {
+  const std::string who = "ipam " + type_;
+  auto outcome = run_process({path_, environment_with(changes), invocation_.config.raw(), timeout, stoppable});
+  if (!outcome) return CniFailure(cni_error(cni_code::ipam_not_run, std::move(outcome.error()).within(who)));
+  switch (outcome->end) {
+    case ProcessEnd::exited:
+      break;
+    case ProcessEnd::signalled:
+      return CniFailure(CniError{cni_code::ipam_not_run, formatted("{}: ended by signal {}", who, outcome->value),
+                                 beginning_of(outcome->output)});
+    case ProcessEnd::timed_out:
+      return cni_fail(cni_code::ipam_timeout, "{}: no answer within {} s, ended", who, timeout.count() / 1000);
+    case ProcessEnd::interrupted:
+      return cni_fail(cni_code::try_again, "{}: ended, because a signal asked poduplink to stop", who);
+    case ProcessEnd::flooding:
+      return cni_fail(cni_code::ipam_not_run, "{}: more than {} octets on standard output, ended", who,
+                      outcome->output.size());
+  }
+  if (outcome->value == 0) return std::move(outcome->output);
+  if (auto error = parse_error_document(outcome->output)) return CniFailure(std::move(*error).within(who));
+  return CniFailure(CniError{cni_code::ipam_not_run,
+                             formatted("{}: exit status {} without a CNI error", who, outcome->value),
+                             beginning_of(outcome->output)});
+}
+
+CniResult<AddResult> Ipam::add() const {
+  PDL_CNI_TRY_ASSIGN(const std::string text, run({{"CNI_COMMAND", "ADD"}}, timeout_));
+  auto result = parse_add_result_text(text, invocation_.config.cni_version());
+  if (result) return result;
+  CniError error = std::move(result.error()).within("ipam " + type_);
+  if (error.code != cni_code::incompatible_version) error.code = cni_code::ipam_result;
+  return CniFailure(std::move(error).with_details(beginning_of(text)));
+}
+
+void Ipam::undo_add() const {
+  const auto done = run({{"CNI_COMMAND", "DEL"}}, std::min(timeout_, undo_timeout), false);
+  if (!done) log_error("releasing the address: {}", done.error().msg);
+}
+
+CniResult<> Ipam::call(Verb verb) const {
+  PDL_CNI_TRY(run({{"CNI_COMMAND", std::string(verb_name(verb))}}, timeout_));
+  return {};
+}
+
+CniResult<> Ipam::del(const AttachmentId& id) const {
+  PDL_CNI_TRY(
+      run({{"CNI_COMMAND", "DEL"}, {"CNI_CONTAINERID", id.container_id}, {"CNI_IFNAME", id.if_name}, {"CNI_NETNS", ""}},
+          timeout_));
+  return {};
+}
+
+}  // namespace poduplink
