@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the maps, hooks and neighbours should be: a pure function of configuration, snapshot and memory.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "loader/base/address.h"
+#include "loader/config.h"
+#include "loader/snapshot.h"
+#include "maps/abi.h"
+
+namespace poduplink {
+
+// How an uplink is found again after a rename, a MAC change or a return under another index.
+struct KnownUplink {
+  std::string name;
+  MacAddress mac;
+  int index = 0;
+
+  friend bool operator==(const KnownUplink&, const KnownUplink&) = default;
+};
+
+// By UplinkConfig::label(); discovered ones by "discovered " and the MAC of their first sight.
+using UplinkMemory = std::map<std::string, KnownUplink>;
+
+// One interface that the agent manages, or should and cannot: a line of RUN_DIR/agent.json.
+struct UplinkReport {
+  std::string configured;  // name or MAC in the configuration; empty where the agent found it
+  std::string name;
+  std::string mac;
+  int ifindex = 0;     // 0: there is none
+  std::string role;    // "home", "transit", "none"
+  std::string state;   // "up", "down", "missing", "refused"
+  std::string how;     // how it came to be managed
+  std::string reason;  // what is wrong with it; empty where nothing is
+
+  friend bool operator==(const UplinkReport&, const UplinkReport&) = default;
+};
+
+struct DesiredUplink {
+  int index = 0;
+  bool present = true;  // false: vanished; its entry stays so that whenDown holds for its pods
+  pdl_uplink value{};
+
+  [[nodiscard]] bool is_home() const { return value.role == PDL_ROLE_HOME; }
+  [[nodiscard]] std::string name() const { return value.name; }
+};
+
+struct PermanentNeighbour {
+  int link = 0;
+  IpAddress address;
+  MacAddress mac;
+
+  friend auto operator<=>(const PermanentNeighbour&, const PermanentNeighbour&) = default;
+};
+
+struct Desired {
+  std::vector<DesiredUplink> uplinks;  // homes first, then transit, each in order of index
+  std::map<IpAddress, pdl_node> nodes;
+  std::vector<std::pair<Prefix, std::uint32_t>> exempt;  // with the number of the item
+  std::set<PermanentNeighbour> neighbours;
+  std::set<int> manage_rp_filter;  // homes that may be set to loose
+  std::vector<UplinkReport> report;
+  std::vector<std::string> reasons;  // why the agent is not ready; empty: nothing stands in the way
+  UplinkMemory memory;
+
+  [[nodiscard]] const DesiredUplink* find(int index) const;
+};
+
+// Reasons name the interface or map at fault.
+Desired make_desired(const AgentConfig& config, const Snapshot& snapshot, const UplinkMemory& memory);
+
+}  // namespace poduplink

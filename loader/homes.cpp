@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loader/homes.h"
+
+#include <algorithm>
+
+#include "loader/discovery.h"
+
+namespace poduplink {
+namespace {
+
+std::string joined_names(const std::vector<const Link*>& links) {
+  std::string text;
+  for (const Link* link : links) text += (text.empty() ? "" : ", ") + link->name;
+  return text;
+}
+
+// The link that bears a MAC. Where several do, the one that is not enslaved and has no parent of the same
+// MAC stands for the others (bond and its slaves, VLAN and its device).
+struct MacMatch {
+  const Link* link = nullptr;
+  std::string problem;
+};
+
+MacMatch find_by_mac(const Snapshot& snapshot, const MacAddress& mac) {
+  std::vector<const Link*> all;
+  std::vector<const Link*> own;
+  for (const Link& link : snapshot.links) {
+    if (link.mac != mac || is_pod_veth(link) || link.is_loopback()) continue;
+    all.push_back(&link);
+    const Link* parent = link.is_stacked() ? snapshot.find(link.parent) : nullptr;
+    if (link.master == 0 && (parent == nullptr || parent->mac != mac)) own.push_back(&link);
+  }
+  if (own.size() == 1) return {own.front(), {}};
+  if (all.empty()) return {nullptr, {}};
+  return {nullptr, formatted("several interfaces have the MAC {}: {}", mac.text(), joined_names(all))};
+}
+
+// An uplink that was seen before, though its name, MAC or index may have changed since.
+const Link* find_remembered(const Snapshot& snapshot, const KnownUplink& known) {
+  const Link* at_index = snapshot.find(known.index);
+  if (at_index != nullptr && at_index->mac == known.mac) return at_index;
+  if (const Link* by_mac = find_by_mac(snapshot, known.mac).link) return by_mac;
+  return at_index != nullptr && at_index->name == known.name ? at_index : nullptr;
+}
+
+std::string why_no_uplink(const Snapshot& snapshot, const Link& link) {
+  if (link.is_loopback()) return "is the loopback interface";
+  if (!link.is_ethernet() || !link.mac) return "is no Ethernet interface (it has no MAC address)";
+  if (is_pod_veth(link)) return "is the veth of a pod";
+  if (link.master == 0) return {};
+  const Link* master = snapshot.find(link.master);
+  return "belongs to " + (master == nullptr ? std::to_string(link.master) : master->name) +
+         ", which would be the uplink";
+}
+
+std::string why_strict(const Snapshot& snapshot, const Link& link, const UplinkConfig& config) {
+  const auto found = snapshot.rp_filter.find(link.index);
+  if (found == snapshot.rp_filter.end() || found->second != 1 || config.manage_rp_filter) return {};
+  return "has strict rp_filter (1), which drops the answers of flows that the host NATs; set it to 2, or "
+         "'manageRpFilter' to true";
+}
+
+void refuse(Home& home, std::string problem) {
+  home.link = nullptr;
+  home.refused = true;
+  home.problem = std::move(problem);
+}
+
+void accept_or_refuse(Home& home, const Snapshot& snapshot) {
+  if (home.link == nullptr) return;
+  home.known = KnownUplink{home.link->name, home.link->mac.value_or(MacAddress{}), home.link->index};
+  std::string problem = why_no_uplink(snapshot, *home.link);
+  if (problem.empty()) problem = why_strict(snapshot, *home.link, home.config);
+  if (!problem.empty()) refuse(home, std::move(problem));
+}
+
+void find_by_config(Home& home, const Snapshot& snapshot) {
+  const UplinkConfig& config = home.config;
+  if (config.name.empty()) {
+    MacMatch match = find_by_mac(snapshot, *config.mac);
+    home.link = match.link;
+    home.problem = match.link != nullptr || !match.problem.empty() ? match.problem : "no interface has this MAC";
+    home.refused = !match.problem.empty();
+    return;
+  }
+  home.link = snapshot.find(std::string_view(config.name));
+  if (home.link == nullptr && home.known) {
+    home.link = find_remembered(snapshot, *home.known);
+    if (home.link != nullptr) home.how = formatted("configured, now called {}", home.link->name);
+  }
+  if (home.link == nullptr) {
+    home.problem = "not found";
+  } else if (config.mac && home.link->mac != config.mac) {
+    refuse(home, formatted("has the MAC {}, not {}", home.link->mac.value_or(MacAddress{}).text(), config.mac->text()));
+  }
+}
+
+std::vector<Home> configured_homes(const AgentConfig& config, const Snapshot& snapshot, const UplinkMemory& memory) {
+  std::vector<Home> homes;
+  std::map<int, std::string> taken;
+  for (const UplinkConfig& item : config.uplinks) {
+    Home home;
+    home.label = item.label();
+    home.config = item;
+    home.how = "configured";
+    if (const auto known = memory.find(home.label); known != memory.end()) home.known = known->second;
+    find_by_config(home, snapshot);
+    accept_or_refuse(home, snapshot);
+    if (home.link != nullptr) {
+      const auto [place, fresh] = taken.emplace(home.link->index, home.label);
+      if (!fresh) refuse(home, formatted("is the same interface as uplink {}", place->second));
+    }
+    homes.push_back(std::move(home));
+  }
+  return homes;
+}
+
+std::string discovered_label(const MacAddress& mac) { return "discovered " + mac.text(); }
+
+// An uplink that went down has lost the routes by which it was discovered: once found, it stays one.
+void add_remembered(std::vector<Home>& homes, const Snapshot& snapshot, const UplinkMemory& memory,
+                    std::set<int>& taken) {
+  for (const auto& [label, known] : memory) {
+    if (!label.starts_with("discovered ")) continue;
+    Home home;
+    home.label = label;
+    home.discovered = true;
+    home.known = known;
+    home.how = "discovered before";
+    home.link = find_remembered(snapshot, known);
+    if (home.link != nullptr && taken.contains(home.link->index)) continue;
+    if (home.link == nullptr) home.problem = "not found";
+    accept_or_refuse(home, snapshot);
+    if (home.link != nullptr) taken.insert(home.link->index);
+    homes.push_back(std::move(home));
+  }
+}
+
+std::vector<Home> discovered_homes(const Snapshot& snapshot, const UplinkMemory& memory) {
+  std::vector<Home> homes;
+  std::set<int> taken;
+  const Discovery discovery = discover_uplinks(snapshot);
+  for (const ChosenUplink& chosen : discovery.chosen) {
+    Home home;
+    home.link = snapshot.find(chosen.link);
+    home.label = discovered_label(home.link->mac.value_or(MacAddress{}));
+    home.discovered = true;
+    home.how = "discovered: " + chosen.how;
+    accept_or_refuse(home, snapshot);
+    taken.insert(chosen.link);
+    homes.push_back(std::move(home));
+  }
+  add_remembered(homes, snapshot, memory, taken);
+  for (const RefusedLink& refused : discovery.refused) {
+    if (taken.contains(refused.link)) continue;
+    const Link* link = snapshot.find(refused.link);
+    Home home;
+    home.discovered = true;
+    home.known = KnownUplink{link->name, link->mac.value_or(MacAddress{}), link->index};
+    refuse(home, refused.reason);
+    homes.push_back(std::move(home));
+  }
+  return homes;
+}
+
+}  // namespace
+
+std::vector<Home> find_homes(const AgentConfig& config, const Snapshot& snapshot, const UplinkMemory& memory) {
+  return config.discover ? discovered_homes(snapshot, memory) : configured_homes(config, snapshot, memory);
+}
+
+std::map<int, std::string> transit_links(const Snapshot& snapshot, const std::set<int>& homes) {
+  std::map<int, std::string> transit;
+  for (const Route& route : snapshot.routes) {
+    const IpAddress& destination = route.destination.address();
+    // Nothing of a pod is ever steered on its way to a link-local or multicast address, and every interface
+    // has such a route.
+    if (!is_main_unicast(route) || (!route.is_default() && (destination.is_link_local() || destination.is_multicast())))
+      continue;
+    for (const NextHop& hop : route.next_hops) {
+      const Link* link = snapshot.find(hop.link);
+      if (link == nullptr || homes.contains(hop.link) || link->is_loopback() || !link->is_ethernet() ||
+          is_pod_veth(*link))
+        continue;
+      transit.emplace(hop.link, formatted("route {} of the main table leaves by it", route.destination.text()));
+    }
+  }
+  return transit;
+}
+
+void refuse_stacked(std::vector<Home>& homes, const Snapshot& snapshot, const std::set<int>& transit) {
+  std::set<int> bearing;  // homes as they were found
+  for (const Home& home : homes) {
+    if (home.link != nullptr) bearing.insert(home.link->index);
+  }
+  for (Home& home : homes) {
+    const Link* upper = home.link;
+    bool tagged = false;  // the lower device's programs let tagged packets pass
+    for (unsigned depth = 0; upper != nullptr && upper->is_stacked() && depth < 8; ++depth) {
+      tagged = tagged || upper->kind == "vlan";
+      const Link* lower = snapshot.find(upper->parent);
+      if (lower == nullptr) break;
+      if (bearing.contains(lower->index)) {
+        refuse(home,
+               formatted("is stacked on {}, which is an uplink too: packets would bounce between them", lower->name));
+        break;
+      }
+      if (transit.contains(lower->index) && !tagged) {
+        refuse(home, formatted("is stacked on {}, by which a route of the main table leaves: packets would bounce "
+                               "between them",
+                               lower->name));
+        break;
+      }
+      upper = lower;
+    }
+  }
+}
+
+}  // namespace poduplink

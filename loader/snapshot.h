@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the network namespace looks like at one moment. Everything the agent decides is a function of this,
+// its configuration and what it remembers, so that decisions are tested without a kernel.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loader/base/result.h"
+#include "loader/net/link.h"
+#include "loader/net/netlink.h"
+#include "loader/net/route.h"
+
+namespace poduplink {
+
+struct Snapshot {
+  std::vector<Link> links;  // in order of index
+  std::vector<InterfaceAddress> addresses;
+  std::vector<Route> routes;          // all tables
+  std::vector<Neighbour> neighbours;  // of links that are no pod's
+  // Effective rp_filter, the greater of "all" and the device's, by ifindex. Missing where it cannot be read.
+  std::map<int, int> rp_filter;
+
+  [[nodiscard]] const Link* find(int index) const;
+  // By name, then by alternative name.
+  [[nodiscard]] const Link* find(std::string_view name) const;
+};
+
+// "pdl" and twelve hex digits, of kind veth: the host side of a pod's veth (host_veth_name() in maps/attachment.h).
+bool is_pod_veth(const Link& link);
+bool is_pod_veth_name(std::string_view name);
+
+// A unicast route of the main table.
+bool is_main_unicast(const Route& route);
+
+// Dumps all of it. The namespace is the socket's; rp_filter is read from the calling thread's, which must be the same.
+Result<Snapshot> take_snapshot(Netlink& netlink);
+
+// Effective rp_filter of one device. Errors: ENOENT where the kernel has no such setting.
+Result<int> effective_rp_filter(const std::string& device);
+
+}  // namespace poduplink
