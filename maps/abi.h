@@ -196,7 +196,7 @@ struct pdl_exempt {
 	X(in_foreign_mac, "passed: not addressed to this host at layer 2")                          \
 	X(in_no_pod, "passed: not for a pod of this node")                                          \
 	X(in_malformed, "dropped: an ICMP error for a pod that quotes a foreign packet")            \
-	X(in_martian, "dropped: for a pod, source is this node's own or no unicast address")        \
+	X(martian, "dropped: for a pod from the wire, source is this node's own or no unicast address") \
 	X(in_strict, "dropped: for a pod homed elsewhere, on an uplink with strict")                \
 	X(in_from_pod, "to the stack: source is a pod of this node")                                \
 	X(in_ttl, "to the stack: TTL or hop limit is used up")                                      \
@@ -237,6 +237,7 @@ enum pdl_way {
 	PDL_WAY_PROTOCOL,
 	PDL_WAY_NAT,
 	PDL_WAY_FAST,
+	PDL_WAY_MALFORMED, /* neither: an ICMP error that quotes a packet of somebody else */
 };
 PDL_ASSERT(PDL_VERDICT_stack_nat - PDL_VERDICT_stack_node == PDL_WAY_NAT, "way reasons, pod_egress");
 PDL_ASSERT(PDL_VERDICT_in_stack_nat - PDL_VERDICT_in_stack_node == PDL_WAY_NAT, "way reasons, uplink_ingress");

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* way(): may this packet take the direct way, or must it go through the host's stack? One function for both
+ * directions, because a flow of which the stack sees one half only is a flow that it breaks. */
+#ifndef PODUPLINK_BPF_FLOW_H
+#define PODUPLINK_BPF_FLOW_H
+
+#include "icmp.h"
+#include "lookup.h"
+
+/* A link-local prefix that the pod's home claims ("linkLocal") is an ordinary destination. */
+static __always_inline bool is_claimed(const struct pdl_pod *pod, const union address *peer)
+{
+	struct pdl_uplink *home = find_home(pod);
+
+	if (!home)
+		return false;
+	for (int i = 0; i < PDL_MAX_LINK_LOCAL && i < home->link_local_count; i++) {
+		union address prefix = {};
+
+		__builtin_memcpy(&prefix, home->link_local[i].addr, sizeof(home->link_local[i].addr));
+		if (same_prefix(&prefix, peer, home->link_local[i].prefix_len))
+			return true;
+	}
+	return false;
+}
+
+/* The rules on kinds of addresses, without the node's own. No pod: no claimed prefix and no subnet. */
+static __always_inline enum pdl_way way_of_class(__u8 family, const struct pdl_pod *pod,
+						 const union address *self, const union address *peer)
+{
+	if (family == 4 ? is_link_local4(peer) && !(pod && is_claimed(pod, peer)) : is_link_local6(peer))
+		return PDL_WAY_LINK_LOCAL;
+	if (is_multicast(family, peer))
+		return PDL_WAY_MULTICAST;
+	if (is_limited_broadcast(family, peer) ||
+	    (pod && is_subnet_broadcast(family, peer, self, pod->prefix_len)))
+		return PDL_WAY_BROADCAST;
+	return PDL_WAY_FAST;
+}
+
+/* The rules on addresses. Loopback and the unspecified address are the node's own wherever they turn up. */
+static __always_inline enum pdl_way way_of_address(__u8 family, const struct pdl_pod *pod,
+						   const union address *self, const union address *peer)
+{
+	if (is_zero(peer) || is_loopback(family, peer) || find_node(family, peer))
+		return PDL_WAY_NODE;
+	return way_of_class(family, pod, self, peer);
+}
+
+/*
+ * The rules on the packet itself; for an ICMP error also on what it quotes. An enum pdl_way. In flow.bpf.c:
+ * the verifier looks at a global function once and not again for every path that leads to it.
+ */
+int way_of_packet(struct __sk_buff *skb, struct packet *p);
+
+/* All rules but those on the packet; the order is that of enum pdl_way. */
+static __always_inline enum pdl_way way_of_peer(const struct packet *p, const struct pdl_pod *pod,
+						const union address *self, const union address *peer,
+						bool known_foreign)
+{
+	enum pdl_way why = known_foreign ? way_of_class(p->family, pod, self, peer)
+					 : way_of_address(p->family, pod, self, peer);
+
+	if (why != PDL_WAY_FAST)
+		return why;
+	if (is_exempt(p->family, peer))
+		return PDL_WAY_EXEMPT;
+	return pod->mode == PDL_MODE_FAST ? PDL_WAY_FAST : PDL_WAY_NETFILTER;
+}
+
+/*
+ * A packet from the pod; its addresses are self and peer. An ICMP error belongs to the flow that it quotes: a
+ * packet that the pod received, so the quote's destination must be the pod. Where the error itself goes to is
+ * looked at as well, though only for its kind: no such address may be redirected to.
+ *
+ * PDL_WAY_NETFILTER says that no rule before it applies; those on the packet were not asked.
+ */
+static __always_inline enum pdl_way way_out(struct __sk_buff *skb, struct packet *p,
+					    const struct pdl_pod *pod)
+{
+	const union address *self = &p->ip.src, *peer = &p->ip.dst;
+	enum pdl_way why;
+
+	if (p->error) {
+		if (!same_address(&p->quoted.dst, self))
+			return PDL_WAY_MALFORMED;
+		why = way_of_address(p->family, pod, self, &p->ip.dst);
+		if (why != PDL_WAY_FAST)
+			return why;
+		peer = &p->quoted.src;
+	}
+	why = way_of_peer(p, pod, self, peer, false);
+	return why == PDL_WAY_FAST ? way_of_packet(skb, p) : why;
+}
+
+/* A packet for the pod, whose source is known not to be the node. An ICMP error quotes what the pod sent. */
+static __always_inline enum pdl_way way_in(struct __sk_buff *skb, struct packet *p, const struct pdl_pod *pod)
+{
+	const union address *self = &p->ip.dst, *peer = &p->ip.src;
+	enum pdl_way why;
+
+	if (p->error) {
+		if (!same_address(&p->quoted.src, self))
+			return PDL_WAY_MALFORMED;
+		peer = &p->quoted.dst;
+	}
+	why = way_of_peer(p, pod, self, peer, !p->error);
+	return why == PDL_WAY_FAST ? way_of_packet(skb, p) : why;
+}
+
+#endif
