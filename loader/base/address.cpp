@@ -34,8 +34,8 @@ IpAddress same_family(const IpAddress& like, const std::array<std::uint8_t, 16>&
 
 std::optional<unsigned> parse_number(std::string_view text, int base, unsigned max) {
   unsigned value = 0;
-  const auto* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value, base);
+  const auto* const end = text.end();
+  const auto [rest, error] = std::from_chars(text.begin(), end, value, base);
   if (error != std::errc{} || rest != end || value > max) return std::nullopt;
   return value;
 }

@@ -12,7 +12,8 @@ void write_to_standard_error(LogLevel level, std::string_view line) {
   if (level == LogLevel::debug) return;
   std::string text(line);
   text += '\n';
-  (void)write_all(STDERR_FILENO, text);
+  // There is no other place to say that standard error cannot be written.
+  [[maybe_unused]] const auto written = write_all(STDERR_FILENO, text);
 }
 
 LogSink current_sink = &write_to_standard_error;

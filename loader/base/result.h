@@ -52,6 +52,8 @@ template <typename... Args>
 
 }  // namespace poduplink
 
+// The arguments are names and declarations, which cannot stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define PDL_CONCAT_(a, b) a##b
 #define PDL_CONCAT(a, b) PDL_CONCAT_(a, b)
 
@@ -66,3 +68,4 @@ template <typename... Args>
   auto name = (expression);                                        \
   if (!name) return ::poduplink::Failure(std::move(name.error())); \
   target = std::move(*name)
+// NOLINTEND(bugprone-macro-parentheses)

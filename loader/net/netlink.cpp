@@ -137,7 +137,7 @@ std::uint32_t Attributes::u32(int attribute) const { return number_in<std::uint3
 
 std::string Attributes::text(int attribute) const {
   const auto payload = octets(attribute);
-  std::string text(payload.begin(), payload.end());
+  const std::string text(payload.begin(), payload.end());
   return text.substr(0, text.find('\0'));
 }
 
@@ -247,7 +247,7 @@ Result<> Netlink::join(int group) {
   return {};
 }
 
-Result<> Netlink::receive(const Visitor& visit) {
+Result<> Netlink::receive(const Visitor& visit) const {
   std::vector<char> buffer(receive_size);
   for (;;) {
     PDL_TRY_ASSIGN(const std::size_t size, receive_datagram(fd(), buffer, std::chrono::milliseconds(0)));

@@ -102,7 +102,7 @@ class Netlink {
   // Joins a multicast group (RTNLGRP_*). Sockets that follow events make no requests.
   Result<> join(int group);
   // Reads what has arrived, without waiting. Errors: ENOBUFS where events were lost (resynchronise).
-  Result<> receive(const Visitor& visit);
+  Result<> receive(const Visitor& visit) const;
   [[nodiscard]] int fd() const;
 
  private:
