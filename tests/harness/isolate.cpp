@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/harness/isolate.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "loader/base/file.h"
+
+namespace poduplink::harness {
+namespace {
+
+[[noreturn]] void refuse(const char* step, bool required) {
+  const std::string reason = errno_text(errno);
+  std::fprintf(stderr, "%s: %s: %s (root with CAP_SYS_ADMIN is needed)\n", required ? "error" : "skipped", step,
+               reason.c_str());
+  std::exit(required ? 1 : skipped);
+}
+
+int exit_code(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+
+// Waits for one child and ends with its code. Orphans of the namespace are reaped on the way.
+[[noreturn]] void wait_and_exit(pid_t child) {
+  for (;;) {
+    int status = 0;
+    const pid_t ended = wait(&status);
+    if (ended == child) _exit(exit_code(status));
+    if (ended < 0 && errno != EINTR) _exit(1);
+  }
+}
+
+bool prepare_mounts() {
+  return mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0 &&
+         mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") == 0;
+}
+
+}  // namespace
+
+void isolate(bool required) {
+  if (geteuid() != 0) {
+    errno = EPERM;
+    refuse("not root", required);
+  }
+  if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID) != 0) refuse("unshare", required);
+  std::fflush(nullptr);
+  const pid_t first = fork();
+  if (first < 0) refuse("fork", required);
+  if (first > 0) wait_and_exit(first);
+
+  // The first process of the namespace: its death is everybody's. Signals that it has no handler for do not
+  // reach it, so the program itself is its child, which aborts and faults like any other.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (!prepare_mounts()) refuse("mount", required);
+  const pid_t program = fork();
+  if (program < 0) refuse("fork", required);
+  if (program > 0) wait_and_exit(program);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+Result<std::string> other_processes() {
+  PDL_TRY_ASSIGN(const std::vector<std::string> entries, list_directory("/proc"));
+  std::string found;
+  for (const std::string& entry : entries) {
+    if (!std::all_of(entry.begin(), entry.end(), [](char c) { return c >= '0' && c <= '9'; })) continue;
+    const pid_t pid = std::atoi(entry.c_str());
+    if (pid == 1 || pid == getpid()) continue;
+    const auto name = read_file("/proc/" + entry + "/comm");
+    if (name) found += (found.empty() ? "" : ", ") + entry + " " + name->substr(0, name->find('\n'));
+  }
+  return found;
+}
+
+}  // namespace poduplink::harness

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/harness/snapshot.h"
+
+#include <nlohmann/json.hpp>
+
+#include "loader/base/file.h"
+#include "loader/net/netns.h"
+
+namespace poduplink::harness {
+namespace {
+
+using Json = nlohmann::json;
+
+Result<Json> ip_json(const Namespace& space, std::vector<std::string> arguments) {
+  std::vector<std::string> argv{"ip", "-j", "-d"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  PDL_TRY_ASSIGN(const std::string text, space.run_ok(std::move(argv)));
+  Json parsed = Json::parse(text.empty() ? "[]" : text, nullptr, false);
+  if (!parsed.is_array()) return fail("`ip -j {}` printed no JSON list: {}", arguments.front(), text);
+  return parsed;
+}
+
+// Only the named keys, in the order given: what else `ip` prints may differ from one moment to the next.
+std::string chosen(const Json& object, std::initializer_list<const char*> keys) {
+  std::string text;
+  for (const char* key : keys) {
+    const auto found = object.find(key);
+    if (found != object.end()) text += (text.empty() ? "" : " ") + std::string(key) + "=" + found->dump();
+  }
+  return text;
+}
+
+Result<> add_links(const Namespace& space, Snapshot& into) {
+  PDL_TRY_ASSIGN(const Json links, ip_json(space, {"address", "show"}));
+  for (const Json& link : links) {
+    if (!link.contains("ifname")) continue;
+    const std::string name = link["ifname"].get<std::string>();
+    into.items["link " + name] =
+        chosen(link, {"ifindex", "flags", "mtu", "address", "master", "operstate", "qdisc", "promiscuity", "allmulti"});
+    for (const Json& address : link.value("addr_info", Json::array())) {
+      const std::string prefix =
+          formatted("{}/{}", address.value("local", std::string()), address.value("prefixlen", 0));
+      into.items["address " + prefix + " on " + name] =
+          chosen(address, {"scope", "tentative", "dadfailed", "deprecated", "noprefixroute"});
+    }
+  }
+  return {};
+}
+
+Result<> add_list(const Namespace& space, const std::string& kind, std::vector<std::string> arguments, Snapshot& into) {
+  PDL_TRY_ASSIGN(const Json entries, ip_json(space, std::move(arguments)));
+  for (const Json& entry : entries) {
+    if (entry.empty()) continue;
+    Json plain = entry;
+    for (const char* passing : {"expires", "cacheinfo", "used", "refcnt", "confirmed", "updated", "probes"})
+      plain.erase(passing);
+    into.items[kind + " " + plain.dump()] = "";
+  }
+  return {};
+}
+
+Result<> add_settings(const Namespace& space, const std::vector<std::string>& uplinks, Snapshot& into) {
+  PDL_TRY_ASSIGN(const NetnsScope inside, NetnsScope::enter(space.fd()));
+  std::vector<std::string> links = uplinks;
+  links.insert(links.end(), {"all", "default"});
+  for (const char* family : {"ipv4", "ipv6"}) {
+    for (const std::string& link : links) {
+      const std::string folder = formatted("/proc/sys/net/{}/conf/{}", family, link);
+      PDL_TRY_ASSIGN(const std::vector<std::string> names, list_directory(folder));
+      for (const std::string& name : names) {
+        // The secret is random, and some are write-only.
+        const auto value = read_file(folder + "/" + name);
+        if (name != "stable_secret" && value)
+          into.items[formatted("sysctl {}/{}/{}", family, link, name)] = value->substr(0, value->find('\n'));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Snapshot> take_snapshot(const Namespace& space, const std::vector<std::string>& uplinks) {
+  Snapshot result;
+  PDL_TRY(add_links(space, result));
+  PDL_TRY(add_list(space, "route", {"-4", "route", "show", "table", "all"}, result));
+  PDL_TRY(add_list(space, "route6", {"-6", "route", "show", "table", "all"}, result));
+  PDL_TRY(add_list(space, "rule", {"-4", "rule", "show"}, result));
+  PDL_TRY(add_list(space, "rule6", {"-6", "rule", "show"}, result));
+  PDL_TRY(add_list(space, "neighbour", {"neighbour", "show", "nud", "permanent"}, result));
+  PDL_TRY(add_list(space, "proxy", {"neighbour", "show", "proxy"}, result));
+  PDL_TRY(add_settings(space, uplinks, result));
+  return result;
+}
+
+std::vector<std::string> differences(const Snapshot& before, const Snapshot& now) {
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : before.items) {
+    const auto found = now.items.find(name);
+    if (found == now.items.end()) {
+      lines.push_back("gone: " + name);
+    } else if (found->second != value) {
+      lines.push_back("changed: " + name + ": " + value + " -> " + found->second);
+    }
+  }
+  for (const auto& [name, value] : now.items) {
+    if (!before.items.contains(name)) lines.push_back("left behind: " + name + (value.empty() ? "" : " " + value));
+  }
+  return lines;
+}
+
+}  // namespace poduplink::harness
