@@ -81,7 +81,7 @@ CniResult<std::string> Ipam::run(const Changes& changes, std::chrono::millisecon
 }
 
 CniResult<AddResult> Ipam::add() const {
-  PDL_CNI_TRY_ASSIGN(const std::string text, run({{"CNI_COMMAND", "ADD"}}, timeout_));
+  PDL_CNI_TRY_ASSIGN(const std::string text, run({{"CNI_COMMAND", "ADD"}}, timeout_, true));
   auto result = parse_add_result_text(text, invocation_.config.cni_version());
   if (result) return result;
   CniError error = std::move(result.error()).within("ipam " + type_);
@@ -90,7 +90,7 @@ CniResult<AddResult> Ipam::add() const {
 }
 
 void Ipam::undo_add() const {
-  const auto done = run({{"CNI_COMMAND", "DEL"}}, std::min(timeout_, undo_timeout), false);
+  const auto done = run({{"CNI_COMMAND", "DEL"}}, std::min(timeout_, undo_timeout));
   if (!done) log_error("releasing the address: {}", done.error().msg);
 }
 

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cni/process.h"
@@ -39,7 +41,7 @@ class Ipam {
   Ipam(const Invocation& invocation, std::string type, std::string path, std::chrono::milliseconds timeout)
       : invocation_(invocation), type_(std::move(type)), path_(std::move(path)), timeout_(timeout) {}
   [[nodiscard]] CniResult<std::string> run(const Changes& changes, std::chrono::milliseconds timeout,
-                                           bool stoppable = true) const;
+                                           bool stoppable = false) const;
 
   const Invocation& invocation_;
   std::string type_;

@@ -30,6 +30,8 @@ std::uint64_t attachment_hash(const AttachmentId& id) {
 
 std::string hash_text(std::uint64_t hash) { return formatted("{:016x}", hash); }
 
-std::string host_veth_name(const AttachmentId& id) { return formatted("pdl{:012x}", attachment_hash(id) & name_mask); }
+std::string host_veth_name(const AttachmentId& id) { return host_veth_name(attachment_hash(id)); }
+
+std::string host_veth_name(std::uint64_t hash) { return formatted("pdl{:012x}", hash & name_mask); }
 
 }  // namespace poduplink

@@ -25,5 +25,7 @@ std::string hash_text(std::uint64_t hash);
 
 // The host side of the veth: "pdl" and twelve hex digits of the hash.
 std::string host_veth_name(const AttachmentId& id);
+// The same from the hash alone, as a map entry's owner has it.
+std::string host_veth_name(std::uint64_t hash);
 
 }  // namespace poduplink

@@ -264,6 +264,16 @@ Neighbour parse_neighbour(const nlmsghdr* message) {
 
 Result<std::vector<Neighbour>> dump_neighbours(Netlink& netlink) { return dump_neighbours_with(netlink, 0); }
 
+Result<Neighbour> find_neighbour(Netlink& netlink, int link, const IpAddress& address) {
+  Message message(RTM_GETNEIGH, 0, neighbour_header(link, address));
+  message.put_address(NDA_DST, address);
+  std::optional<Neighbour> found;
+  const auto asked = netlink.query(message, [&](const nlmsghdr* answer) { found = parse_neighbour(answer); });
+  if (!asked) return fail_within(asked.error(), "neighbour " + address.text());
+  if (!found) return fail_errno(ENOENT, "neighbour {}", address.text());
+  return *found;
+}
+
 Result<std::vector<Neighbour>> dump_proxy_neighbours(Netlink& netlink) {
   return dump_neighbours_with(netlink, NTF_PROXY);
 }

@@ -68,6 +68,8 @@ struct Neighbour {
 
 Neighbour parse_neighbour(const nlmsghdr* message);
 Result<std::vector<Neighbour>> dump_neighbours(Netlink& netlink);
+// One answer, no dump. Errors: ENOENT where the kernel has no entry.
+Result<Neighbour> find_neighbour(Netlink& netlink, int link, const IpAddress& address);
 // A permanent neighbour; one that is there is replaced.
 Result<> set_permanent_neighbour(Netlink& netlink, int link, const IpAddress& address, const MacAddress& mac);
 Result<> delete_neighbour(Netlink& netlink, int link, const IpAddress& address);

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "cni/announce.h"
+#include "cni/capabilities.h"
+#include "cni/delegate.h"
+#include "cni/options.h"
+#include "cni/pod_link.h"
+#include "cni/process.h"
+#include "cni/resolve.h"
+#include "cni/state.h"
+#include "cni/undo.h"
+#include "cni/verbs.h"
+#include "loader/base/log.h"
+
+namespace poduplink {
+namespace {
+
+// IPv6 needs links of at least this.
+constexpr unsigned min_ipv6_mtu = 1280;
+
+CniResult<> stop_if_asked() {
+  if (!stop_requested()) return {};
+  return cni_fail(cni_code::try_again, "a signal asked poduplink to stop: ADD is undone");
+}
+
+// What ADD works with, opened before anything is changed.
+struct Setting {
+  Options options;
+  AttachmentId id;
+  Fd netns;
+  Netlink host;
+  Netlink container;
+  Tables tables;
+};
+
+// Another plugin made an interface before us: we would have to chain behind it.
+CniResult<> refuse_previous_result(const Invocation& invocation) {
+  PDL_CNI_TRY_ASSIGN(const auto previous, previous_result(invocation.config));
+  if (!previous) return {};
+  return cni_fail(cni_code::bad_config,
+                  "key 'prevResult' is there: poduplink makes the pod's interface itself and has to be the first "
+                  "plugin of the list");
+}
+
+CniResult<> refuse_existing_interface(Netlink& container, const std::string& name) {
+  const auto link = find_link_by_name(container, name);
+  if (!link && link.error().code == ENODEV) return {};
+  if (!link) return CniFailure(cni_error(cni_code::container_link, link.error()));
+  return cni_fail(cni_code::already_added, "CNI_IFNAME: the container has an interface {} already", name);
+}
+
+CniResult<Setting> prepare(const Invocation& invocation, Options options) {
+  PDL_CNI_TRY(check_capabilities());
+  PDL_CNI_TRY_ASSIGN(Fd netns, open_container(invocation.environment));
+  PDL_CNI_TRY_ASSIGN(Netlink host, with_code(cni_code::container_link, Netlink::open()));
+  PDL_CNI_TRY_ASSIGN(Netlink container, with_code(cni_code::container_link, Netlink::open_in(netns.get())));
+  PDL_CNI_TRY_ASSIGN(Tables tables, open_datapath(options.pin_dir));
+  PDL_CNI_TRY(refuse_existing_interface(container, invocation.environment.ifname));
+  PDL_CNI_TRY(refuse_known(options, invocation.attachment()));
+  return Setting{std::move(options), invocation.attachment(), std::move(netns),
+                 std::move(host),    std::move(container),    std::move(tables)};
+}
+
+std::vector<IpAddress> plain_addresses(const std::vector<PodAddress>& addresses) {
+  std::vector<IpAddress> plain;
+  for (const PodAddress& one : addresses) plain.push_back(one.address.address());
+  return plain;
+}
+
+CniResult<unsigned> choose_mtu(const std::vector<PodAddress>& addresses, unsigned configured) {
+  const unsigned mtu = pod_mtu(addresses, configured);
+  if (configured > mtu) log_warning("key 'mtu': {} is more than the uplink has; {} is taken", configured, mtu);
+  const bool has_v6 =
+      std::ranges::any_of(addresses, [](const PodAddress& one) { return one.address.address().is_v6(); });
+  if (!has_v6 || mtu == 0 || mtu >= min_ipv6_mtu) return mtu;
+  if (mtu == configured) {
+    return cni_fail(cni_code::bad_config, "key 'mtu': {} is less than the {} that IPv6 needs", mtu, min_ipv6_mtu);
+  }
+  return cni_fail(cni_code::uplink, "the uplink's MTU {} is less than the {} that IPv6 needs", mtu, min_ipv6_mtu);
+}
+
+bool answers_neighbours(const SteeredBy& steer) {
+  return (steer.uplink.entry.flags & PDL_UPLINK_ANSWER_NEIGHBOURS) != 0;
+}
+
+RecordAddress record_address(const PodAddress& address) {
+  RecordAddress made;
+  made.address = address.address;
+  if (!address.steer) return made;
+  const Uplink& uplink = address.steer->uplink;
+  made.gateway = address.steer->gateway;
+  made.uplink_name = uplink.link.name;
+  made.uplink_mac = uplink.link.mac.value_or(MacAddress());
+  made.uplink_index = uplink.link.index;
+  made.on_link = (uplink.entry.flags & PDL_UPLINK_ON_LINK) != 0;
+  // Written before it is done, so that whoever undoes it knows.
+  made.announced = address.address.address().is_v6() && answers_neighbours(*address.steer);
+  return made;
+}
+
+// Without owner and veth, which claim() fills in.
+std::optional<pdl_pod> pod_entry(Netlink& host, const PodAddress& address, const Record& record) {
+  if (!address.steer) return std::nullopt;
+  const Uplink& uplink = address.steer->uplink;
+  pdl_pod entry{};
+  entry.home = static_cast<std::uint32_t>(uplink.link.index);
+  entry.mtu = uplink.link.mtu;
+  set_pod_gateway(entry, address.steer->gateway);
+  if (const auto neighbour = find_neighbour(host, uplink.link.index, address.steer->gateway)) {
+    set_mac(entry.gateway_mac, neighbour->mac.value_or(MacAddress()));
+  }
+  set_mac(entry.pod_mac, record.pod_mac);
+  entry.prefix_len = static_cast<std::uint8_t>(address.address.length());
+  entry.mode = record.mode;
+  if ((uplink.entry.flags & PDL_UPLINK_ON_LINK) != 0) entry.flags |= PDL_POD_ON_LINK;
+  return entry;
+}
+
+// A neighbour that missed it asks again sooner or later: no reason to fail.
+void announce_address(const PodAddress& address) {
+  if (!address.steer || !answers_neighbours(*address.steer)) return;
+  const Link& link = address.steer->uplink.link;
+  const auto done = announce(link.index, address.address.address(), link.mac.value_or(MacAddress()));
+  if (!done) log_warning("{}", done.error().message);
+}
+
+// A real NIC filters multicast: with the proxy neighbour the uplink joins the address's solicited-node group.
+CniResult<> announce_all(Netlink& host, const std::vector<PodAddress>& addresses) {
+  for (const PodAddress& one : addresses) {
+    if (one.steer && one.address.address().is_v6() && answers_neighbours(*one.steer)) {
+      const Link& link = one.steer->uplink.link;
+      auto added = add_proxy_neighbour(host, link.index, one.address.address());
+      if (!added) {
+        return CniFailure(cni_error(cni_code::uplink, std::move(added.error()).within("proxy on uplink " + link.name)));
+      }
+    }
+    announce_address(one);
+  }
+  return {};
+}
+
+AddResult result_of(const Invocation& invocation, const Record& record, const Link& host, const Link& container,
+                    const std::vector<PodAddress>& addresses, std::vector<ResultRoute> routes) {
+  AddResult result;
+  ResultInterface veth;
+  veth.name = host.name;
+  veth.mac = host.mac.value_or(MacAddress()).text();
+  veth.mtu = host.mtu;
+  ResultInterface inside;
+  inside.name = container.name;
+  inside.mac = container.mac.value_or(record.pod_mac).text();
+  inside.mtu = container.mtu;
+  inside.sandbox = invocation.environment.netns;
+  // The container's last: go-cni files interfaces by name, and a later entry replaces an earlier one.
+  result.interfaces = {std::move(veth), std::move(inside)};
+  for (const PodAddress& one : addresses) {
+    const IpAddress& address = one.address.address();
+    result.ips.push_back({Prefix(address, address.bits()), link_gateway(address.family()), 1});
+  }
+  result.routes = std::move(routes);
+  return result;
+}
+
+// One netlink request for both ends, then the host end as the kernel has it. The peer stays down until
+// everything around it is ready.
+CniResult<Link> make_veth(Setting& setting, const Record& record, Undo& undo) {
+  const VethRequest request{.host_name = record.host_veth,
+                            .host_mac = link_gateway_mac(),
+                            .peer_name = setting.id.if_name,
+                            .peer_mac = record.pod_mac,
+                            .peer_netns_fd = setting.netns.get(),
+                            .mtu = record.mtu};
+  PDL_CNI_TRY(with_code(cni_code::container_link, create_veth(setting.host, request)));
+  undo.add([&setting] {
+    const auto removed = remove_attachment(setting.options, setting.id);
+    if (!removed) log_error("undoing ADD: {}", removed.error().msg);
+  });
+  return with_code(cni_code::container_link, find_link_by_name(setting.host, record.host_veth));
+}
+
+CniResult<Record> new_record(const Invocation& invocation, const Setting& setting,
+                             const std::vector<PodAddress>& addresses) {
+  Record record;
+  record.id = setting.id;
+  record.mode = setting.options.mode;
+  record.netns = invocation.environment.netns;
+  record.host_veth = host_veth_name(setting.id);
+  record.labels = setting.options.labels;
+  PDL_CNI_TRY_ASSIGN(record.mtu, choose_mtu(addresses, setting.options.mtu));
+  if (setting.options.mac) {
+    record.pod_mac = *setting.options.mac;
+  } else {
+    PDL_CNI_TRY_ASSIGN(record.pod_mac, with_code(cni_code::container_link, random_mac()));
+  }
+  for (const PodAddress& one : addresses) record.addresses.push_back(record_address(one));
+  return record;
+}
+
+// From addresses to a pod that sends and receives.
+CniResult<AddResult> attach(const Invocation& invocation, Setting& setting, const std::vector<PodAddress>& addresses,
+                            const AddResult& from_ipam, Undo& undo) {
+  const std::vector<IpAddress> plain = plain_addresses(addresses);
+  PDL_CNI_TRY_ASSIGN(Record record, new_record(invocation, setting, addresses));
+  PDL_CNI_TRY_ASSIGN(const Link veth, make_veth(setting, record, undo));
+  record.host_veth_index = veth.index;
+  if (record.mtu == 0) record.mtu = veth.mtu;
+  PDL_CNI_TRY(stop_if_asked());
+
+  std::vector<std::optional<pdl_pod>> entries;
+  for (const PodAddress& one : addresses) entries.push_back(pod_entry(setting.host, one, record));
+  PDL_CNI_TRY(claim(setting.host, setting.options, record, entries));
+  PDL_CNI_TRY(configure_host_side(setting.host, veth, plain));
+  PDL_CNI_TRY_ASSIGN(const Link inside,
+                     with_code(cni_code::container_link, find_link_by_name(setting.container, setting.id.if_name)));
+  PDL_CNI_TRY_ASSIGN(auto routes, configure_container(setting.container, setting.netns.get(), inside, plain,
+                                                      container_routes(plain, from_ipam.routes)));
+  PDL_CNI_TRY(stop_if_asked());
+  PDL_CNI_TRY(announce_all(setting.host, addresses));
+  PDL_CNI_TRY_ASSIGN(const Link finished,
+                     with_code(cni_code::container_link, find_link(setting.container, inside.index)));
+  PDL_CNI_TRY(mark_ready(setting.options, record));
+  AddResult result = result_of(invocation, record, veth, finished, addresses, std::move(routes));
+  result.dns = setting.options.dns.value_or(from_ipam.dns);
+  return result;
+}
+
+}  // namespace
+
+CniResult<AddResult> add_pod(const Invocation& invocation) {
+  hold_signals();
+  PDL_CNI_TRY_ASSIGN(Options options, parse_options(invocation));
+  PDL_CNI_TRY(refuse_previous_result(invocation));
+  PDL_CNI_TRY_ASSIGN(const Ipam ipam, Ipam::find(invocation, options.ipam_timeout));
+  PDL_CNI_TRY_ASSIGN(const AttachmentLock lock, lock_attachment(options, invocation.attachment()));
+  PDL_CNI_TRY_ASSIGN(Setting setting, prepare(invocation, std::move(options)));
+
+  Undo undo;
+  // Before the IPAM plugin runs: one that fails may have reserved an address all the same.
+  undo.add([&ipam] { ipam.undo_add(); });
+  PDL_CNI_TRY_ASSIGN(const AddResult from_ipam, ipam.add());
+  PDL_CNI_TRY(stop_if_asked());
+  PDL_CNI_TRY_ASSIGN(const auto wanted, wanted_addresses(from_ipam, setting.options.uplink));
+  PDL_CNI_TRY_ASSIGN(const auto addresses, resolve_addresses(setting.host, setting.tables, setting.options, wanted,
+                                                             host_veth_name(setting.id)));
+  PDL_CNI_TRY_ASSIGN(AddResult result, attach(invocation, setting, addresses, from_ipam, undo));
+  PDL_CNI_TRY(stop_if_asked());
+  undo.keep();
+  return result;
+}
+
+}  // namespace poduplink

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cni/announce.h"
+
+#include <arpa/inet.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <span>
+
+#include "loader/base/fd.h"
+
+namespace poduplink {
+namespace {
+
+using Frame = std::vector<std::uint8_t>;
+
+constexpr std::uint16_t arp_request = 1;
+constexpr std::uint16_t arp_reply = 2;
+constexpr std::uint8_t icmpv6 = 58;
+constexpr std::uint8_t neighbour_advertisement = 136;
+constexpr std::uint8_t override_flag = 0x20;
+constexpr std::uint8_t target_link_address = 2;
+
+// 33:33 and the last four octets of ff02::1.
+constexpr MacAddress all_nodes_mac(std::array<std::uint8_t, 6>{0x33, 0x33, 0, 0, 0, 1});
+constexpr MacAddress broadcast_mac(std::array<std::uint8_t, 6>{0xff, 0xff, 0xff, 0xff, 0xff, 0xff});
+constexpr std::array<std::uint8_t, 16> all_nodes{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+
+void put(Frame& frame, std::span<const std::uint8_t> octets) {
+  frame.insert(frame.end(), octets.begin(), octets.end());
+}
+
+void put16(Frame& frame, std::uint16_t value) {
+  frame.push_back(static_cast<std::uint8_t>(value >> 8U));
+  frame.push_back(static_cast<std::uint8_t>(value));
+}
+
+Frame ethernet(const MacAddress& to, const MacAddress& from, std::uint16_t type) {
+  Frame frame;
+  put(frame, to.octets());
+  put(frame, from.octets());
+  put16(frame, type);
+  return frame;
+}
+
+Frame arp(const IpAddress& address, const MacAddress& mac, std::uint16_t operation) {
+  Frame frame = ethernet(broadcast_mac, mac, ETH_P_ARP);
+  put16(frame, 1);  // Ethernet
+  put16(frame, ETH_P_IP);
+  put(frame, std::array<std::uint8_t, 2>{6, 4});
+  put16(frame, operation);
+  put(frame, mac.octets());
+  put(frame, address.octets());
+  put(frame, operation == arp_reply ? mac.octets() : MacAddress().octets());
+  put(frame, address.octets());
+  return frame;
+}
+
+// The Internet checksum over the pseudo header of IPv6 and the message.
+std::uint16_t icmpv6_checksum(const IpAddress& source, std::span<const std::uint8_t> message) {
+  Frame all;
+  put(all, source.octets());
+  put(all, all_nodes);
+  put16(all, 0);
+  put16(all, static_cast<std::uint16_t>(message.size()));
+  put16(all, 0);
+  put16(all, icmpv6);
+  put(all, message);
+  std::uint32_t sum = 0;
+  for (std::size_t i = 0; i + 1 < all.size(); i += 2) sum += static_cast<std::uint32_t>(all[i] << 8U | all[i + 1]);
+  while (sum > 0xffff) sum = (sum & 0xffffU) + (sum >> 16U);
+  return static_cast<std::uint16_t>(~sum);
+}
+
+Frame advertisement(const IpAddress& address, const MacAddress& mac) {
+  Frame message{neighbour_advertisement, 0, 0, 0, override_flag, 0, 0, 0};
+  put(message, address.octets());
+  put(message, std::array<std::uint8_t, 2>{target_link_address, 1});
+  put(message, mac.octets());
+  const std::uint16_t sum = icmpv6_checksum(address, message);
+  message[2] = static_cast<std::uint8_t>(sum >> 8U);
+  message[3] = static_cast<std::uint8_t>(sum);
+
+  Frame frame = ethernet(all_nodes_mac, mac, ETH_P_IPV6);
+  put(frame, std::array<std::uint8_t, 4>{0x60, 0, 0, 0});
+  put16(frame, static_cast<std::uint16_t>(message.size()));
+  put(frame, std::array<std::uint8_t, 2>{icmpv6, 255});
+  put(frame, address.octets());
+  put(frame, all_nodes);
+  put(frame, message);
+  return frame;
+}
+
+}  // namespace
+
+std::vector<Frame> announcement_frames(const IpAddress& address, const MacAddress& mac) {
+  if (address.is_v6()) return {advertisement(address, mac)};
+  return {arp(address, mac, arp_request), arp(address, mac, arp_reply)};
+}
+
+Result<> announce(int link, const IpAddress& address, const MacAddress& mac) {
+  // Protocol 0: nothing is received.
+  const Fd socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
+  if (!socket) return fail_errno(errno, "packet socket");
+  sockaddr_ll to{};
+  to.sll_family = AF_PACKET;
+  to.sll_ifindex = link;
+  to.sll_protocol = htons(address.is_v4() ? ETH_P_ARP : ETH_P_IPV6);
+  for (const Frame& frame : announcement_frames(address, mac)) {
+    const auto* const target = reinterpret_cast<const sockaddr*>(&to);
+    if (::sendto(socket.get(), frame.data(), frame.size(), MSG_DONTWAIT, target, sizeof(to)) < 0) {
+      return fail_errno(errno, "announcing {} by interface {}", address.text(), link);
+    }
+  }
+  return {};
+}
+
+}  // namespace poduplink

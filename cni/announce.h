@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells the neighbours on an uplink's network at which MAC a pod address is found from now on, so that nobody
+// keeps what an earlier holder of the address left in their tables.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "loader/base/address.h"
+#include "loader/base/result.h"
+
+namespace poduplink {
+
+// The frames, complete from the Ethernet header on: for IPv4 an ARP request and an ARP reply about the address
+// itself, for IPv6 a neighbour advertisement to all nodes.
+std::vector<std::vector<std::uint8_t>> announcement_frames(const IpAddress& address, const MacAddress& mac);
+
+// Sends them by the link. Errors: EPERM without CAP_NET_RAW, ENETDOWN, ENXIO where the link is gone.
+Result<> announce(int link, const IpAddress& address, const MacAddress& mac);
+
+}  // namespace poduplink

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cni/delegate.h"
+#include "cni/options.h"
+#include "cni/state.h"
+#include "cni/verbs.h"
+#include "loader/base/log.h"
+
+namespace poduplink {
+namespace {
+
+// Runs the IPAM plugin's DEL, unless the configuration names none.
+CniResult<> release_addresses(const Invocation& invocation, const Options& options) {
+  PDL_CNI_TRY_ASSIGN(const auto ipam, Ipam::find_if_any(invocation, options.ipam_timeout));
+  if (!ipam) return {};
+  return ipam->call(Verb::del);
+}
+
+}  // namespace
+
+// The interface first, then the address: the other way round it could be given to another pod while this one
+// still answers to it. The container's namespace is never entered: the host side takes the other with it.
+CniResult<> del_pod(const Invocation& invocation) {
+  const Options options = readable_options(invocation);
+  const AttachmentId id = invocation.attachment();
+  const auto lock = lock_attachment(options, id);
+  if (!lock && lock.error().code == cni_code::try_again) return CniFailure(lock.error());
+  if (!lock) log_error("going on without the lock: {}", lock.error().msg);
+
+  auto removed = remove_attachment(options, id);
+  auto released = release_addresses(invocation, options);
+  if (!removed) {
+    if (!released) log_error("{}", released.error().msg);
+    return removed;
+  }
+  return released;
+}
+
+}  // namespace poduplink
