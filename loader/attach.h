@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two uplink programs on the hooks of an interface: pinned tcx links, or filters under clsact where the
+// kernel has no tcx. Foreign programs on the same hooks stay as they are: uplink_ingress stands behind them,
+// uplink_egress before them.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "loader/base/fd.h"
+#include "loader/base/result.h"
+#include "loader/datapath.h"
+#include "loader/memory.h"
+#include "loader/net/netlink.h"
+#include "loader/net/tc.h"
+
+namespace poduplink {
+
+struct UplinkHook {
+  TcHook hook;
+  const char* program;
+  const char* suffix;  // of the pin's name
+};
+// In the order in which they are attached: what leaves is steered before anything is let in.
+inline constexpr UplinkHook uplink_hooks[] = {{TcHook::egress, uplink_egress_program, "egress"},
+                                              {TcHook::ingress, uplink_ingress_program, "ingress"}};
+
+// Pins are named by index, because names change and may hold a dot, which bpffs refuses: "if7-ingress".
+std::string uplink_link_name(int ifindex, const UplinkHook& hook);
+// The index in such a name; 0 for any other.
+int uplink_link_index(const std::string& name);
+
+class Attachments {
+ public:
+  // `memory` learns on which links this made a clsact qdisc.
+  Attachments(const Datapath& datapath, bool use_tcx, AgentMemory& memory)
+      : datapath_(&datapath), use_tcx_(use_tcx), memory_(&memory) {}
+
+  // Both programs of this build on one interface, once each, in their place. What is there already is
+  // updated in place, without a packet passing in between. Errors name the hook; ENODEV, ENOLINK: it is gone.
+  Result<> attach(Netlink& netlink, int ifindex);
+
+  // Takes ours away from an interface.
+  Result<> detach(Netlink& netlink, int ifindex);
+
+  // Interfaces that bear one of ours, or whose pin is left: `candidates` are asked for filters.
+  Result<std::set<int>> attached(Netlink& netlink, const std::set<int>& candidates);
+
+ private:
+  Result<> attach_link(int ifindex, const UplinkHook& hook);
+  // A link whose pin went away under us, pinned anew. Nothing where none is held.
+  Result<Fd> pin_held_link(int ifindex, const UplinkHook& hook, const std::string& path);
+  Result<> restore_order(int ifindex, const UplinkHook& hook, const std::string& path);
+  Result<> attach_filter(Netlink& netlink, int ifindex, const UplinkHook& hook);
+
+  const Datapath* datapath_;
+  bool use_tcx_;
+  AgentMemory* memory_;
+  std::map<std::pair<int, TcHook>, Fd> links_;  // held, so that pins can be made again
+};
+
+// Ours among the filters of a hook: by handle, priority and name.
+bool is_our_filter(const TcFilter& filter, TcHook hook, const std::string& program);
+
+// Removes our filters of a link; and its clsact where `made_by_us` and no filter is left under it.
+Result<> remove_our_filters(Netlink& netlink, int ifindex, bool made_by_us);
+
+}  // namespace poduplink

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loader/events.h"
+
+#include <linux/rtnetlink.h>
+
+#include <algorithm>
+
+#include "loader/base/log.h"
+
+namespace poduplink {
+
+Result<Events> Events::open() {
+  PDL_TRY_ASSIGN(Netlink netlink, Netlink::open());
+  for (const int group :
+       {RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE, RTNLGRP_NEIGH})
+    PDL_TRY(netlink.join(group));
+  return Events(std::move(netlink));
+}
+
+void Events::learn(const Snapshot& snapshot, std::set<int> managed) {
+  pod_veths_.clear();
+  for (const Link& link : snapshot.links) {
+    if (is_pod_veth(link)) pod_veths_.insert(link.index);
+  }
+  managed_ = std::move(managed);
+}
+
+Change Events::read() {
+  Change all = Change::none;
+  const auto read = netlink_.receive([&](const nlmsghdr* message) { all = std::max(all, meaning(message)); });
+  if (read) return all;
+  log_info("netlink events were lost ({}), looking at everything anew", read.error().message);
+  return Change::everything;
+}
+
+Change Events::meaning_of_link(const Link& link, bool gone) {
+  if (!is_pod_veth(link)) {
+    // One that was a pod's veth and is renamed.
+    pod_veths_.erase(link.index);
+    return Change::everything;
+  }
+  if (gone) {
+    pod_veths_.erase(link.index);
+  } else {
+    pod_veths_.insert(link.index);
+  }
+  return Change::none;
+}
+
+Change Events::meaning(const nlmsghdr* message) {
+  const auto of_pod = [&](int link) { return pod_veths_.contains(link); };
+  switch (message->nlmsg_type) {
+    case RTM_NEWLINK:
+    case RTM_DELLINK:
+      return meaning_of_link(parse_link(message), message->nlmsg_type == RTM_DELLINK);
+    case RTM_NEWADDR:
+    case RTM_DELADDR:
+      return of_pod(parse_address(message).link) ? Change::none : Change::everything;
+    case RTM_NEWROUTE:
+    case RTM_DELROUTE: {
+      const Route route = parse_route(message);
+      const bool pods_alone = !route.next_hops.empty() && std::ranges::all_of(route.next_hops, [&](const NextHop& hop) {
+        return of_pod(hop.link);
+      });
+      return is_main_unicast(route) && !pods_alone ? Change::everything : Change::none;
+    }
+    case RTM_NEWNEIGH:
+    case RTM_DELNEIGH:
+      return managed_.contains(parse_neighbour(message).link) ? Change::neighbours : Change::none;
+    default:
+      return Change::none;
+  }
+}
+
+}  // namespace poduplink

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Netlink events, reduced to what they mean for the agent. Pods come and go all the time; their own veths,
+// addresses and routes mean nothing here.
+#pragma once
+
+#include <set>
+
+#include "loader/base/result.h"
+#include "loader/net/netlink.h"
+#include "loader/snapshot.h"
+
+namespace poduplink {
+
+enum class Change {
+  none,
+  neighbours,  // a neighbour on a managed interface: gateway MACs
+  everything,
+};
+
+class Events {
+ public:
+  // Joined before the first snapshot is taken, so that nothing falls between. The namespace is the thread's.
+  static Result<Events> open();
+
+  [[nodiscard]] int fd() const { return netlink_.fd(); }
+
+  // What the snapshot that is in force says: which links are pods' veths and which are managed.
+  void learn(const Snapshot& snapshot, std::set<int> managed);
+
+  // Reads all that has arrived. Lost events (ENOBUFS) mean that everything may have changed.
+  Change read();
+
+ private:
+  explicit Events(Netlink netlink) : netlink_(std::move(netlink)) {}
+  Change meaning(const nlmsghdr* message);
+  Change meaning_of_link(const Link& link, bool gone);
+
+  Netlink netlink_;
+  std::set<int> pod_veths_;
+  std::set<int> managed_;
+};
+
+}  // namespace poduplink

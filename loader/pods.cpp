@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loader/pods.h"
+
+#include <linux/neighbour.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "loader/base/file.h"
+#include "loader/base/log.h"
+#include "maps/attachment.h"
+#include "maps/paths.h"
+#include "maps/podprog.h"
+
+namespace poduplink {
+namespace {
+
+constexpr std::uint16_t resolved_states = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
+
+bool differs(const pdl_pod& one, const pdl_pod& other) { return std::memcmp(&one, &other, sizeof(pdl_pod)) != 0; }
+
+// As host_veth_name() makes it: the low 48 bits of the hash.
+std::string veth_name_of(std::uint64_t owner) { return "pdl" + hash_text(owner).substr(4); }
+
+// Whether veths live. The snapshot is older than the hold of the lock, so what it lacks is asked for again: an
+// ADD may have made it since.
+class Veths {
+ public:
+  Veths(Netlink& netlink, const Snapshot& snapshot) : netlink_(netlink), snapshot_(snapshot) {}
+
+  [[nodiscard]] bool lives(int index, const std::string& name) const {
+    if (index <= 0) return false;
+    const Link* link = snapshot_.find(index);
+    if (link != nullptr) return link->name == name;
+    const auto fresh = find_link(netlink_, index);
+    return fresh && fresh->name == name;
+  }
+
+ private:
+  Netlink& netlink_;
+  const Snapshot& snapshot_;
+};
+
+void set_gateway_mac(pdl_pod& pod, const Snapshot& snapshot) {
+  const std::optional<IpAddress> gateway = pod_gateway(pod);
+  const auto mac = gateway ? gateway_mac(snapshot, static_cast<int>(pod.home), *gateway) : std::nullopt;
+  set_mac(pod.gateway_mac, mac.value_or(MacAddress{}));
+}
+
+// What the ready records of living pods want, by address.
+struct Wanted {
+  std::map<IpAddress, pdl_pod> entries;
+  std::set<std::uint64_t> owners;  // of records whose entries are not to be touched as leftovers
+};
+
+Wanted wanted_entries(const std::vector<Record>& records, const std::map<IpAddress, pdl_pod>& present,
+                      const Desired& desired, const Snapshot& snapshot, const Veths& veths) {
+  Wanted wanted;
+  for (const Record& record : records) {
+    const std::uint64_t owner = attachment_hash(record.id);
+    const bool living = veths.lives(record.host_veth_index, record.host_veth);
+    // A dead pod's entry goes; its record stays for DEL and GC, which give its address back.
+    if (record.state != RecordState::ready || living) wanted.owners.insert(owner);
+    if (record.state != RecordState::ready || !living) continue;
+    for (const RecordAddress& address : record.addresses) {
+      const auto old = present.find(address.address.address());
+      const auto entry = entry_of(record, address, desired, snapshot, old == present.end() ? nullptr : &old->second);
+      if (entry) wanted.entries.emplace(address.address.address(), *entry);
+    }
+  }
+  return wanted;
+}
+
+// An entry that no record knows is a leftover, unless its owner's veth is alive: then the records were lost,
+// and the pod keeps its traffic.
+bool is_leftover(const pdl_pod& pod, const Wanted& wanted, const Veths& veths) {
+  return !wanted.owners.contains(pod.owner) && !veths.lives(static_cast<int>(pod.veth), veth_name_of(pod.owner));
+}
+
+// Another living attachment's entry is never overwritten from a record.
+bool may_write(const pdl_pod* present, const pdl_pod& entry, const Wanted& wanted, const Veths& veths) {
+  return present == nullptr || present->owner == entry.owner || is_leftover(*present, wanted, veths);
+}
+
+}  // namespace
+
+const DesiredUplink* uplink_of(const Desired& desired, const RecordAddress& address) {
+  const DesiredUplink* by_mac = nullptr;
+  const DesiredUplink* by_name = nullptr;
+  unsigned with_mac = 0;
+  for (const DesiredUplink& uplink : desired.uplinks) {
+    if (!uplink.is_home()) continue;
+    const bool same_mac = !address.uplink_mac.is_zero() && to_mac(uplink.value.mac) == address.uplink_mac;
+    const bool same_name = uplink.name() == address.uplink_name;
+    if (same_mac && same_name) return &uplink;
+    if (same_mac) {
+      by_mac = &uplink;
+      ++with_mac;
+    }
+    if (same_name) by_name = &uplink;
+  }
+  return with_mac == 1 ? by_mac : by_name;
+}
+
+std::optional<MacAddress> gateway_mac(const Snapshot& snapshot, int link, const IpAddress& gateway) {
+  for (const Neighbour& one : snapshot.neighbours) {
+    if (one.link == link && one.address == gateway && (one.state & resolved_states) != 0) return one.mac;
+  }
+  return std::nullopt;
+}
+
+std::optional<pdl_pod> entry_of(const Record& record, const RecordAddress& address, const Desired& desired,
+                                const Snapshot& snapshot, const pdl_pod* present) {
+  if (address.uplink_name.empty() || !address.gateway) return std::nullopt;
+  pdl_pod pod{};
+  pod.owner = attachment_hash(record.id);
+  pod.veth = static_cast<__u32>(record.host_veth_index);
+  if (const DesiredUplink* uplink = uplink_of(desired, address)) {
+    pod.home = static_cast<__u32>(uplink->index);
+    pod.mtu = uplink->value.mtu;
+  }
+  // A vanished uplink has no MTU; the last one known is as good as any, since nothing leaves by it.
+  if (pod.mtu == 0) pod.mtu = present != nullptr && present->mtu != 0 ? present->mtu : record.mtu;
+  set_pod_gateway(pod, address.gateway);
+  set_gateway_mac(pod, snapshot);
+  set_mac(pod.pod_mac, record.pod_mac);
+  pod.prefix_len = static_cast<__u8>(address.address.length());
+  pod.mode = record.mode;
+  pod.flags = address.on_link ? PDL_POD_ON_LINK : 0;
+  return pod;
+}
+
+Result<PodRepairs> reconcile_pods(Netlink& netlink, const Tables& tables, const std::string& run_dir,
+                                  const Desired& desired, const Snapshot& snapshot) {
+  const Veths veths(netlink, snapshot);
+  PDL_TRY_ASSIGN(const std::vector<Record> records, load_records(run_dir));
+  PDL_TRY_ASSIGN(const auto entries, tables.pods.entries());
+  const std::map<IpAddress, pdl_pod> present(entries.begin(), entries.end());
+  const Wanted wanted = wanted_entries(records, present, desired, snapshot, veths);
+  PodRepairs repairs;
+  for (const auto& [address, entry] : wanted.entries) {
+    const auto old = present.find(address);
+    const pdl_pod* current = old == present.end() ? nullptr : &old->second;
+    if (!may_write(current, entry, wanted, veths)) {
+      log_warning("{} belongs to another living attachment than record {} says", address.text(),
+                  hash_text(entry.owner));
+      continue;
+    }
+    if (current != nullptr && !differs(*current, entry)) continue;
+    PDL_TRY(tables.pods.put(address, entry));
+    ++(current == nullptr ? repairs.made : repairs.changed);
+  }
+  for (const auto& [address, pod] : present) {
+    if (wanted.entries.contains(address) || !is_leftover(pod, wanted, veths)) continue;
+    PDL_TRY(tables.pods.erase(address));
+    ++repairs.erased;
+  }
+  return repairs;
+}
+
+Result<PodRepairs> refresh_pods(const Tables& tables, const Desired& desired, const Snapshot& snapshot) {
+  PDL_TRY_ASSIGN(const auto entries, tables.pods.entries());
+  PodRepairs repairs;
+  for (const auto& [address, pod] : entries) {
+    pdl_pod fresh = pod;
+    const DesiredUplink* uplink = desired.find(static_cast<int>(pod.home));
+    if (uplink != nullptr && uplink->present) fresh.mtu = uplink->value.mtu;
+    set_gateway_mac(fresh, snapshot);
+    if (!differs(pod, fresh)) continue;
+    PDL_TRY(tables.pods.put(address, fresh, bpf::Update::replace));
+    ++repairs.changed;
+  }
+  return repairs;
+}
+
+std::vector<std::string> switch_pod_programs(Netlink& netlink, const Tables& tables, const std::string& run_dir,
+                                             const std::vector<Link>& links) {
+  std::map<std::string, pdl_mode> modes;
+  if (const auto records = load_records(run_dir)) {
+    for (const Record& record : *records) modes[record.host_veth] = record.mode;
+  }
+  std::map<int, pdl_mode> modes_by_index;
+  if (const auto entries = tables.pods.entries()) {
+    for (const auto& [address, pod] : *entries) modes_by_index[static_cast<int>(pod.veth)] = pod.mode;
+  }
+  std::vector<std::string> problems;
+  std::set<std::string> living;
+  for (const Link& link : links) {
+    if (!is_pod_veth(link)) continue;
+    living.insert(link.name);
+    const auto by_name = modes.find(link.name);
+    const auto by_index = modes_by_index.find(link.index);
+    // A veth that nobody knows is one whose ADD has not come to its program yet.
+    if (by_name == modes.end() && by_index == modes_by_index.end()) continue;
+    const pdl_mode mode = by_name != modes.end() ? by_name->second : by_index->second;
+    const auto attached = attach_pod_program(netlink, tables.folder, link.name, link.index, mode);
+    if (!attached) problems.push_back(attached.error().message);
+  }
+  const auto pins = list_directory(tables.folder + "/links");
+  for (const std::string& name : pins ? *pins : std::vector<std::string>()) {
+    if (is_pod_veth_name(name) && !living.contains(name)) (void)remove_file(link_pin(tables.folder, name));
+  }
+  return problems;
+}
+
+}  // namespace poduplink

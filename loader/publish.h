@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes what should be into the maps, entry by entry and only where it differs, so that a program never sees
+// a map that is half empty.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "loader/base/result.h"
+#include "loader/desired.h"
+#include "maps/tables.h"
+
+namespace poduplink {
+
+// All return what could not be written, by map and key; empty: the maps are as wanted.
+std::vector<std::string> publish_nodes(const Tables& tables, const Desired& desired);
+std::vector<std::string> publish_exempt(const Tables& tables, const Desired& desired);
+
+// Entries of `uplinks` for those interfaces that `attached` holds, or that vanished, and their counters.
+// Others' entries stay until retire_uplinks().
+std::vector<std::string> publish_uplinks(const Tables& tables, const Desired& desired, const std::set<int>& attached);
+
+// Erases the entries of interfaces that are no longer managed.
+std::vector<std::string> retire_uplinks(const Tables& tables, const Desired& desired, const std::set<int>& attached);
+
+}  // namespace poduplink
