@@ -16,6 +16,9 @@ struct {
 	__u32 sent;
 } event_window __weak;
 
+/* Never used: it brings the layout of the ring buffer's records into the object's BTF, as no map does. */
+const struct pdl_event *event_layout __weak;
+
 static __always_inline void count(__u32 verdict)
 {
 	__u32 key = 0;
@@ -75,15 +78,9 @@ static __always_inline int drop(struct __sk_buff *skb, const struct packet *p, _
 	return TC_ACT_SHOT;
 }
 
-/* The counters of one uplink on this CPU, made at first use; NULL when the map is full. */
+/* The counters of one uplink on this CPU. The agent makes the entry; without one nothing is counted. */
 static __always_inline struct pdl_uplink_stats *stats_of(__u32 ifindex)
 {
-	struct pdl_uplink_stats *stats = bpf_map_lookup_elem(&uplink_stats, &ifindex);
-	struct pdl_uplink_stats none = {};
-
-	if (stats)
-		return stats;
-	bpf_map_update_elem(&uplink_stats, &ifindex, &none, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&uplink_stats, &ifindex);
 }
 

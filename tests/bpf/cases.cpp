@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/bpf/cases.h"
+
+namespace poduplink::tests {
+
+std::string named(Family family, const std::string& name) {
+  return (family == Family::v4 ? "IPv4: " : "IPv6: ") + name;
+}
+
+Icmp unreachable(Family family) {
+  return family == Family::v4 ? Icmp{.type = 3, .code = 3} : Icmp{.type = 1, .code = 4};
+}
+
+Octets operator+(const Ethernet& eth, const std::vector<Layer>& rest) {
+  std::vector<Layer> layers{eth};
+  layers.insert(layers.end(), rest.begin(), rest.end());
+  return build(layers);
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> all;
+  const auto add = [&](const std::vector<Case>& some) { all.insert(all.end(), some.begin(), some.end()); };
+  for (const Family family : {Family::v4, Family::v6}) {
+    add(pod_egress_cases(family));
+    add(pod_egress_source_cases(family));
+    add(uplink_ingress_cases(family));
+    add(uplink_egress_cases(family));
+  }
+  add(pod_egress_frame_cases());
+  add(uplink_ingress_frame_cases());
+  return all;
+}
+
+}  // namespace poduplink::tests
