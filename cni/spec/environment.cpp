@@ -128,7 +128,7 @@ std::vector<std::string> plugin_folders(std::string_view cni_path) {
 
 CniResult<std::string> find_plugin(std::string_view cni_path, const std::string& type) {
   for (const std::string& folder : plugin_folders(cni_path)) {
-    std::string path = folder + "/" + type;
+    std::string path = formatted("{}/{}", folder, type);
     struct stat status{};
     if (::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) return path;
   }

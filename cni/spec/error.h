@@ -89,6 +89,8 @@ std::string print_error(const CniError& error, std::string_view cni_version);
 
 }  // namespace poduplink
 
+// The arguments are names and declarations, which cannot stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 // The counterparts of PDL_TRY and PDL_TRY_ASSIGN for CniResult.
 #define PDL_CNI_TRY(expression) PDL_CNI_TRY_(PDL_CONCAT(pdl_cni_result_, __LINE__), expression)
 #define PDL_CNI_TRY_(name, expression) \
@@ -100,3 +102,4 @@ std::string print_error(const CniError& error, std::string_view cni_version);
   auto name = (expression);                                           \
   if (!name) return ::poduplink::CniFailure(std::move(name.error())); \
   target = std::move(*name)
+// NOLINTEND(bugprone-macro-parentheses)

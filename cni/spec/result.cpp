@@ -97,7 +97,7 @@ CniResult<AddResult> parse_fields(const Section& root, std::string_view config_v
   AddResult result;
   PDL_CNI_TRY_ASSIGN(result.interfaces, parse_list<ResultInterface>(root, "interfaces", &parse_interface));
   PDL_CNI_TRY_ASSIGN(result.ips, parse_list<ResultIp>(root, "ips", &parse_ip));
-  PDL_CNI_TRY_ASSIGN(result.routes, parse_list<ResultRoute>(root, "routes", &parse_route));
+  PDL_CNI_TRY_ASSIGN(result.routes, parse_routes(root));
   PDL_CNI_TRY_ASSIGN(const auto dns, root.section("dns"));
   if (dns) {
     PDL_CNI_TRY_ASSIGN(result.dns, parse_dns(*dns));
@@ -114,6 +114,10 @@ CniResult<Dns> parse_dns(const Section& section) {
   PDL_CNI_TRY_ASSIGN(dns.search, texts_or_empty(section, "search"));
   PDL_CNI_TRY_ASSIGN(dns.options, texts_or_empty(section, "options"));
   return dns;
+}
+
+CniResult<std::vector<ResultRoute>> parse_routes(const Section& section) {
+  return parse_list<ResultRoute>(section, "routes", &parse_route);
 }
 
 CniResult<AddResult> parse_add_result(const nlohmann::json& value, std::string_view config_version) {

@@ -64,6 +64,8 @@ CniResult<AddResult> parse_add_result(const nlohmann::json& value, std::string_v
 
 // Errors: bad_config.
 CniResult<Dns> parse_dns(const Section& section);
+// The list "routes" of a section. Errors: bad_config.
+CniResult<std::vector<ResultRoute>> parse_routes(const Section& section);
 
 // One line with its newline, holding exactly the fields that `cni_version` has.
 std::string print_add_result(const AddResult& result, std::string_view cni_version);

@@ -25,9 +25,9 @@ std::string supported_versions_text() {
 
 // Written by hand: VERSION is asked so often that nothing should be built for it.
 std::string print_versions(std::string_view version) {
-  std::string text = "{\"cniVersion\":\"";
+  std::string text = R"({"cniVersion":")";
   text += is_supported_version(version) ? version : newest_version;
-  text += "\",\"supportedVersions\":[";
+  text += R"(","supportedVersions":[)";
   for (const std::string_view supported : supported_versions) {
     if (text.back() != '[') text += ',';
     text += '"';

@@ -35,7 +35,7 @@ bool contains(const std::string& text, std::string_view part) { return text.find
 
 TEST_CASE("what is no JSON object has code 6") {
   for (const char* text :
-       {"", "{", "[]", "null", "5", "\xef\xbb\xbf{}", "{} {}", "log line\n{}", "{\"cniVersion\":1,\"name\":\"net\"}"}) {
+       {"", "{", "[]", "null", "5", "\xef\xbb\xbf{}", "{} {}", "log line\n{}", R"({"cniVersion":1,"name":"net"})"}) {
     INFO(text);
     CHECK(parse_code(text) == 6);
   }
@@ -144,7 +144,7 @@ TEST_CASE("numbers that went through a double are taken") {
 }
 
 TEST_CASE("long values are cut in messages") {
-  const auto config = config_of("\"mtu\":\"" + std::string(5000, 'x') + "\"");
+  const auto config = config_of(R"("mtu":")" + std::string(5000, 'x') + "\"");
   CHECK(message_of(config.root().number("mtu", 0, 1)).size() < 200);
 }
 

@@ -18,7 +18,7 @@ AddResult full_result() {
                        {"eth0", "02:00:00:00:00:02", "/run/netns/p1", 1400, "/run/s", "0000:00:01.0"}};
   result.ips = {{*Prefix::parse("10.0.0.5/24"), *IpAddress::parse("10.0.0.1"), 0},
                 {*Prefix::parse("fd00:0::5/64"), std::nullopt, 1}};
-  ResultRoute route{*Prefix::parse("0.0.0.0/0"), *IpAddress::parse("10.0.0.1"), 1300, 1200, 7, 100, 253};
+  const ResultRoute route{*Prefix::parse("0.0.0.0/0"), *IpAddress::parse("10.0.0.1"), 1300, 1200, 7, 100, 253};
   result.routes = {route};
   result.dns.nameservers = {"10.0.0.53"};
   return result;
@@ -72,7 +72,7 @@ TEST_CASE("a printed result is read back the same") {
 }
 
 TEST_CASE("null, {} and a missing cniVersion are results") {
-  for (const char* text : {"null", "{}", "{\"cniVersion\":\"\"}", "{\"ips\":null,\"dns\":null}"}) {
+  for (const char* text : {"null", "{}", R"({"cniVersion":""})", R"({"ips":null,"dns":null})"}) {
     const auto result = parse_add_result_text(text, "1.0.0");
     REQUIRE(result);
     CHECK(result->ips.empty());
