@@ -98,9 +98,18 @@ Result<> Attachments::attach(Netlink& netlink, int ifindex) {
   }
   // What another way of attaching left, now that ours is in force: each packet meets one program a hook.
   if (use_tcx_) return remove_our_filters(netlink, ifindex, memory_->clsact.erase(ifindex) > 0);
+  return remove_links(ifindex);
+}
+
+Result<> Attachments::remove_links(int ifindex) {
   for (const UplinkHook& hook : uplink_hooks) {
     links_.erase({ifindex, hook.hook});
-    PDL_TRY(remove_file(link_pin(datapath_->folder(), uplink_link_name(ifindex, hook))));
+    const std::string path = link_pin(datapath_->folder(), uplink_link_name(ifindex, hook));
+    PDL_TRY_ASSIGN(const PinKind kind, pin_kind(path));
+    if (kind != PinKind::link) continue;
+    PDL_TRY_ASSIGN(const Fd link, bpf::open_pinned(path));
+    PDL_TRY(detach_link(link.get()));
+    PDL_TRY(remove_file(path));
   }
   return {};
 }
@@ -146,11 +155,11 @@ Result<> Attachments::restore_order(int ifindex, const UplinkHook& hook, const s
   // A second object of the same program takes the right place before the first one leaves the wrong one.
   PDL_TRY_ASSIGN(const Fd second, datapath_->load_again(hook.program));
   PDL_TRY_ASSIGN(Fd link, bpf::attach_tcx(second.get(), ifindex, tcx_hook(hook), place_of(hook)));
-  links_.erase({ifindex, hook.hook});
   PDL_TRY(replace_pin(link.get(), path));
-  PDL_TRY(bpf::update_link(link.get(), program));
-  links_[{ifindex, hook.hook}] = std::move(link);
-  return {};
+  Fd& held = links_[{ifindex, hook.hook}];
+  PDL_TRY(detach_link(held.get()));
+  held = std::move(link);
+  return bpf::update_link(held.get(), program);
 }
 
 Result<> Attachments::attach_filter(Netlink& netlink, int ifindex, const UplinkHook& hook) {
@@ -173,12 +182,7 @@ Result<> Attachments::attach_filter(Netlink& netlink, int ifindex, const UplinkH
 }
 
 Result<> Attachments::detach(Netlink& netlink, int ifindex) {
-  for (const UplinkHook& hook : uplink_hooks) {
-    links_.erase({ifindex, hook.hook});
-    const std::string path = link_pin(datapath_->folder(), uplink_link_name(ifindex, hook));
-    PDL_TRY_ASSIGN(const PinKind kind, pin_kind(path));
-    if (kind == PinKind::link) PDL_TRY(remove_file(path));
-  }
+  PDL_TRY(remove_links(ifindex));
   return remove_our_filters(netlink, ifindex, memory_->clsact.erase(ifindex) > 0);
 }
 

@@ -54,6 +54,7 @@ class Attachments {
   // A link whose pin went away under us, pinned anew. Nothing where none is held.
   Result<Fd> pin_held_link(int ifindex, const UplinkHook& hook, const std::string& path);
   Result<> restore_order(int ifindex, const UplinkHook& hook, const std::string& path);
+  Result<> remove_links(int ifindex);
   Result<> attach_filter(Netlink& netlink, int ifindex, const UplinkHook& hook);
 
   const Datapath* datapath_;

@@ -84,6 +84,9 @@ std::optional<int> parse_command_line(int argc, char** argv, CommandLine& line) 
   app.add_option("--log-level", line.log_level, "least level that is logged")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->capture_default_str();
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_max() > 0) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

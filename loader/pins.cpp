@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loader/pins.h"
 
+#include <bpf/bpf.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -83,6 +84,12 @@ Result<> replace_symlink(const std::string& target, const std::string& path) {
   PDL_TRY(remove_file(temporary));
   if (::symlink(target.c_str(), temporary.c_str()) != 0) return fail_errno(errno, "{}", temporary);
   return rename_over(temporary, path);
+}
+
+Result<> detach_link(int fd) {
+  const int code = bpf_link_detach(fd);
+  if (code < 0 && code != -ENOLINK) return fail_errno(-code, "detaching a link");
+  return {};
 }
 
 }  // namespace poduplink

@@ -25,4 +25,8 @@ Result<> replace_pin(int fd, const std::string& path);
 // The same for a symlink.
 Result<> replace_symlink(const std::string& target, const std::string& path);
 
+// Takes a link's program off its hook before this returns; removing the pin alone does so some time later.
+// One whose device is gone is no error.
+Result<> detach_link(int fd);
+
 }  // namespace poduplink

@@ -64,6 +64,12 @@ bool is_ours(const std::string& path, const std::string& name, PinKind kind) {
   return kind == PinKind::link;
 }
 
+Result<> remove_link(const std::string& path) {
+  PDL_TRY_ASSIGN(const Fd link, bpf::open_pinned(path));
+  PDL_TRY(detach_link(link.get()));
+  return remove_file(path);
+}
+
 void remove_pins(const std::string& folder, PinKind wanted, Problems& problems) {
   const auto names = list_directory(folder);
   if (!names) return;
@@ -73,7 +79,7 @@ void remove_pins(const std::string& folder, PinKind wanted, Problems& problems) 
     if (!kind) {
       note(problems, Failure(kind.error()));
     } else if (*kind == wanted && is_ours(path, name, *kind)) {
-      note(problems, remove_file(path));
+      note(problems, wanted == PinKind::link ? remove_link(path) : remove_file(path));
     } else if (*kind != PinKind::folder || (name != "progs" && name != "links")) {
       problems.push_back(formatted("{} is {} that is not ours; it is left untouched", path, pin_kind_name(*kind)));
     }
