@@ -2,7 +2,7 @@
 /*
  * The layout of every pinned map: the one definition that the BPF programs and the C++ side share.
  *
- * Rules, each checked by tests/unit/abi_test.cpp against the BTF of the built object:
+ * Rules, each checked by tests/bpf/object_test.cpp against the BTF of the built object:
  *  - addresses and MACs are octet arrays in the order of the wire, so that `bpftool map dump` shows
  *    [10,2,1,5] and nobody has to think about byte order;
  *  - every other number is in host byte order; a zero address, MAC or index means "none";
@@ -70,7 +70,7 @@ struct pdl_pod {
 	__u64 owner;         /* hash of the attachment: attachment_hash() in maps/attachment.h */
 	__u32 home;          /* ifindex of the uplink; 0 while the uplink does not exist */
 	__u32 veth;          /* ifindex of the host side of the pod's veth */
-	__u32 mtu;           /* of the home, octets of layer 3 */
+	__u32 mtu;           /* of the home, octets of layer 3; for readers, the programs go by pdl_uplink.mtu */
 	__u8 gateway4[4];    /* exactly one of gateway4 and gateway6 is not zero; an IPv4 pod may */
 	__u8 gateway6[16];   /* have an IPv6 next hop (RFC 5549), never the other way round */
 	__u8 gateway_mac[6]; /* for the reader of a dump; zero while unresolved */
@@ -165,56 +165,56 @@ struct pdl_exempt {
  * counter. No prefix: pod_egress. in_: uplink_ingress. late_: uplink_egress. The PDL_WAY reasons follow
  * each other in the order of enum pdl_way, for both directions.
  */
-#define PDL_VERDICTS(X)                                                                             \
-	X(redirected, "sent out of the pod's home uplink")                                          \
-	X(to_pod, "delivered to another pod of this node")                                          \
-	X(neighbour, "ARP request or neighbour solicitation of a pod answered")                     \
-	X(not_ip, "to the stack: neither IPv4 nor IPv6")                                            \
-	X(vlan, "to the stack: VLAN-tagged")                                                        \
-	X(malformed, "dropped: header or length wrong, or an ICMP error that quotes a foreign packet") \
-	X(spoofed, "dropped: source address is not the pod's, or a router advertisement or redirect") \
-	X(uplink_down, "dropped: home uplink is missing or down")                                   \
-	X(uplink_down_stack, "to the stack: home uplink is missing or down, whenDown is stack")     \
-	X(too_big, "larger than the home's MTU: answered, or to the stack to be fragmented")        \
-	X(ttl, "to the stack: TTL or hop limit is used up")                                         \
-	X(local_pod, "to the stack: for a pod of this node that cannot be reached directly")        \
-	X(stack_node, "to the stack: for the node's own address")                                   \
-	X(stack_link_local, "to the stack: link-local")                                             \
-	X(stack_multicast, "to the stack: multicast")                                               \
-	X(stack_broadcast, "to the stack: broadcast")                                               \
-	X(stack_exempt, "to the stack: exempt destination")                                         \
-	X(stack_netfilter, "to the stack: pod in netfilter mode")                                   \
-	X(stack_fragment, "to the stack: fragment")                                                 \
-	X(stack_options, "to the stack: IPv4 options, routing header or too many extension headers") \
-	X(stack_protocol, "to the stack: neither TCP, UDP nor ICMP")                                \
-	X(stack_nat, "to the stack: the host NATs this flow")                                       \
-	X(in_redirected, "delivered to the pod, arrived on its home")                               \
-	X(in_other_uplink, "delivered to the pod, arrived on another uplink than its home")         \
-	X(in_neighbour, "ARP request or neighbour solicitation for a pod answered")                 \
-	X(in_not_ip, "passed: neither IPv4 nor IPv6, or not readable as such")                      \
-	X(in_vlan, "passed: VLAN-tagged")                                                           \
-	X(in_foreign_mac, "passed: not addressed to this host at layer 2")                          \
-	X(in_no_pod, "passed: not for a pod of this node")                                          \
-	X(in_malformed, "dropped: an ICMP error for a pod that quotes a foreign packet")            \
-	X(martian, "dropped: for a pod from the wire, source is this node's own or no unicast address") \
-	X(in_strict, "dropped: for a pod homed elsewhere, on an uplink with strict")                \
-	X(in_from_pod, "to the stack: source is a pod of this node")                                \
-	X(in_ttl, "to the stack: TTL or hop limit is used up")                                      \
-	X(in_stack_node, "to the stack: from the node's own address")                               \
-	X(in_stack_link_local, "to the stack: from a link-local address")                           \
-	X(in_stack_multicast, "to the stack: quoted peer is multicast")                             \
-	X(in_stack_broadcast, "to the stack: peer is broadcast")                                    \
-	X(in_stack_exempt, "to the stack: from an exempt prefix")                                   \
-	X(in_stack_netfilter, "to the stack: pod in netfilter mode")                                \
-	X(in_stack_fragment, "to the stack: fragment")                                              \
-	X(in_stack_options, "to the stack: IPv4 options, routing header or too many extension headers") \
-	X(in_stack_protocol, "to the stack: neither TCP, UDP nor ICMP")                             \
-	X(in_stack_nat, "to the stack: the host NATs this flow")                                    \
-	X(late_passed, "passed: nothing to steer")                                                  \
-	X(late_redirected, "a pod's packet moved to the pod's home uplink")                         \
-	X(late_node, "the node's packet moved to the uplink its source address belongs to")         \
-	X(late_uplink_down, "dropped: home uplink is missing or down")                              \
-	X(late_uplink_down_stack, "passed: home uplink is missing or down, whenDown is stack")      \
+#define PDL_VERDICTS(X)                                                                                      \
+	X(redirected, "sent out of the pod's home uplink")                                                   \
+	X(to_pod, "delivered to another pod of this node")                                                   \
+	X(neighbour, "ARP request or neighbour solicitation of a pod answered")                              \
+	X(not_ip, "to the stack: neither IPv4 nor IPv6")                                                     \
+	X(vlan, "to the stack: VLAN-tagged")                                                                 \
+	X(malformed, "dropped: header or length wrong, or an ICMP error that quotes a foreign packet")       \
+	X(spoofed, "dropped: source address is not the pod's, or a router advertisement or redirect")        \
+	X(uplink_down, "dropped: home uplink is missing, down or without next hop")                          \
+	X(uplink_down_stack, "to the stack: home uplink is missing or down, whenDown is stack")              \
+	X(too_big, "larger than the home's MTU: dropped, or to the stack to be fragmented")                  \
+	X(ttl, "to the stack: TTL or hop limit is used up")                                                  \
+	X(local_pod, "to the stack: for a pod of this node that cannot be reached directly")                 \
+	X(stack_node, "to the stack: for the node's own address, loopback or the unspecified one")           \
+	X(stack_link_local, "to the stack: link-local")                                                      \
+	X(stack_multicast, "to the stack: multicast")                                                        \
+	X(stack_broadcast, "to the stack: broadcast")                                                        \
+	X(stack_exempt, "to the stack: exempt destination")                                                  \
+	X(stack_netfilter, "to the stack: pod in netfilter mode")                                            \
+	X(stack_fragment, "to the stack: fragment")                                                          \
+	X(stack_options, "to the stack: IPv4 options, routing header or too many extension headers")         \
+	X(stack_protocol, "to the stack: neither TCP, UDP nor ICMP")                                         \
+	X(stack_nat, "to the stack: the host NATs this flow")                                                \
+	X(in_redirected, "delivered to the pod, arrived on its home")                                        \
+	X(in_other_uplink, "delivered to the pod, arrived on another uplink than its home")                  \
+	X(in_neighbour, "ARP request or neighbour solicitation for a pod answered")                          \
+	X(in_not_ip, "passed: neither IPv4 nor IPv6, or not readable as such")                               \
+	X(in_vlan, "passed: VLAN-tagged")                                                                    \
+	X(in_foreign_mac, "passed: not addressed to this host at layer 2")                                   \
+	X(in_no_pod, "passed: not for a pod of this node")                                                   \
+	X(in_malformed, "dropped: an ICMP error for a pod that quotes a foreign packet")                     \
+	X(martian, "dropped: for a pod from the wire, source is this node's own or no unicast address")      \
+	X(in_strict, "dropped: for a pod homed elsewhere, on an uplink with strict")                         \
+	X(in_from_pod, "to the stack: source is a pod of this node")                                         \
+	X(in_ttl, "to the stack: TTL or hop limit is used up")                                               \
+	X(in_stack_node, "to the stack: from the node's own address")                                        \
+	X(in_stack_link_local, "to the stack: from a link-local address")                                    \
+	X(in_stack_multicast, "to the stack: quoted peer is multicast")                                      \
+	X(in_stack_broadcast, "to the stack: peer is broadcast")                                             \
+	X(in_stack_exempt, "to the stack: from an exempt prefix")                                            \
+	X(in_stack_netfilter, "to the stack: pod in netfilter mode")                                         \
+	X(in_stack_fragment, "to the stack: fragment")                                                       \
+	X(in_stack_options, "to the stack: IPv4 options, routing header or too many extension headers")      \
+	X(in_stack_protocol, "to the stack: neither TCP, UDP nor ICMP")                                      \
+	X(in_stack_nat, "to the stack: the host NATs this flow")                                             \
+	X(late_passed, "passed: nothing to steer")                                                           \
+	X(late_redirected, "a pod's packet moved to the pod's home uplink")                                  \
+	X(late_node, "the node's packet moved to the uplink its source address belongs to")                  \
+	X(late_uplink_down, "dropped: home uplink is missing or down")                                       \
+	X(late_uplink_down_stack, "passed: home uplink is missing or down, whenDown is stack")               \
 	X(late_too_big, "dropped: larger than the home's MTU")
 
 enum pdl_verdict {
@@ -251,7 +251,10 @@ PDL_ASSERT(sizeof(struct pdl_verdicts) == PDL_VERDICT_COUNT * sizeof(__u64), "st
 
 /* ---- uplink_stats ------------------------------------------------------------------------- */
 
-/* Pod traffic of one uplink; octets are of whole frames as TC sees them. */
+/*
+ * Pod traffic of one uplink; octets are of whole frames as TC sees them (a packet that is segmented later counts
+ * once). The agent makes and removes the entries; the programs count only in those that are there.
+ */
 struct pdl_uplink_stats {
 	__u64 out_packets;    /* left by this uplink with a source address homed here */
 	__u64 out_bytes;
