@@ -120,26 +120,24 @@ std::optional<pdl_pod> pod_entry(Netlink& host, const PodAddress& address, const
   return entry;
 }
 
-// A neighbour that missed it asks again sooner or later: no reason to fail.
-void announce_address(const PodAddress& address) {
-  if (!address.steer || !answers_neighbours(*address.steer)) return;
-  const Link& link = address.steer->uplink.link;
-  const auto done = announce(link.index, address.address.address(), link.mac.value_or(MacAddress()));
-  if (!done) log_warning("{}", done.error().message);
-}
-
-// A real NIC filters multicast: with the proxy neighbour the uplink joins the address's solicited-node group.
-CniResult<> announce_all(Netlink& host, const std::vector<PodAddress>& addresses) {
+// The neighbours on the uplinks learn where the addresses are. A real NIC filters multicast: with the proxy
+// neighbour the uplink joins the solicited-node group of an IPv6 address.
+CniResult<> announce_addresses(Netlink& host, const std::vector<PodAddress>& addresses) {
+  std::vector<Announcement> announcements;
   for (const PodAddress& one : addresses) {
-    if (one.steer && one.address.address().is_v6() && answers_neighbours(*one.steer)) {
-      const Link& link = one.steer->uplink.link;
-      auto added = add_proxy_neighbour(host, link.index, one.address.address());
+    if (!one.steer || !answers_neighbours(*one.steer)) continue;
+    const Link& link = one.steer->uplink.link;
+    const IpAddress& address = one.address.address();
+    if (address.is_v6()) {
+      auto added = add_proxy_neighbour(host, link.index, address);
       if (!added) {
         return CniFailure(cni_error(cni_code::uplink, std::move(added.error()).within("proxy on uplink " + link.name)));
       }
     }
-    announce_address(one);
+    announcements.push_back({link.index, address, link.mac.value_or(MacAddress())});
   }
+  // Whoever misses it asks again sooner or later: no reason to fail.
+  if (const auto done = announce(announcements); !done) log_warning("{}", done.error().message);
   return {};
 }
 
@@ -219,7 +217,7 @@ CniResult<AddResult> attach(const Invocation& invocation, Setting& setting, cons
   PDL_CNI_TRY_ASSIGN(auto routes, configure_container(setting.container, setting.netns.get(), inside, plain,
                                                       container_routes(plain, from_ipam.routes)));
   PDL_CNI_TRY(stop_if_asked());
-  PDL_CNI_TRY(announce_all(setting.host, addresses));
+  PDL_CNI_TRY(announce_addresses(setting.host, addresses));
   PDL_CNI_TRY_ASSIGN(const Link finished,
                      with_code(cni_code::container_link, find_link(setting.container, inside.index)));
   PDL_CNI_TRY(mark_ready(setting.options, record));

@@ -102,21 +102,25 @@ std::vector<Frame> announcement_frames(const IpAddress& address, const MacAddres
   return {arp(address, mac, arp_request), arp(address, mac, arp_reply)};
 }
 
-Result<> announce(int link, const IpAddress& address, const MacAddress& mac) {
+Result<> announce(const std::vector<Announcement>& announcements) {
+  if (announcements.empty()) return {};
   // Protocol 0: nothing is received.
   const Fd socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
   if (!socket) return fail_errno(errno, "packet socket");
-  sockaddr_ll to{};
-  to.sll_family = AF_PACKET;
-  to.sll_ifindex = link;
-  to.sll_protocol = htons(address.is_v4() ? ETH_P_ARP : ETH_P_IPV6);
-  for (const Frame& frame : announcement_frames(address, mac)) {
+  Result<> outcome;
+  for (const auto& [link, address, mac] : announcements) {
+    sockaddr_ll to{};
+    to.sll_family = AF_PACKET;
+    to.sll_ifindex = link;
+    to.sll_protocol = htons(address.is_v4() ? ETH_P_ARP : ETH_P_IPV6);
     const auto* const target = reinterpret_cast<const sockaddr*>(&to);
-    if (::sendto(socket.get(), frame.data(), frame.size(), MSG_DONTWAIT, target, sizeof(to)) < 0) {
-      return fail_errno(errno, "announcing {} by interface {}", address.text(), link);
+    for (const Frame& frame : announcement_frames(address, mac)) {
+      if (::sendto(socket.get(), frame.data(), frame.size(), MSG_DONTWAIT, target, sizeof(to)) >= 0 || !outcome)
+        continue;
+      outcome = fail_errno(errno, "announcing {} by interface {}", address.text(), link);
     }
   }
-  return {};
+  return outcome;
 }
 
 }  // namespace poduplink

@@ -15,7 +15,15 @@ namespace poduplink {
 // itself, for IPv6 a neighbour advertisement to all nodes.
 std::vector<std::vector<std::uint8_t>> announcement_frames(const IpAddress& address, const MacAddress& mac);
 
-// Sends them by the link. Errors: EPERM without CAP_NET_RAW, ENETDOWN, ENXIO where the link is gone.
-Result<> announce(int link, const IpAddress& address, const MacAddress& mac);
+struct Announcement {
+  int link = 0;
+  IpAddress address;
+  MacAddress mac;
+};
+
+// Sends all of it. One socket serves for all: closing a packet socket waits for an RCU grace period, 8 to 16 ms.
+// Errors: the first of EPERM without CAP_NET_RAW, ENETDOWN, ENXIO where a link is gone; the others are sent all
+// the same.
+Result<> announce(const std::vector<Announcement>& announcements);
 
 }  // namespace poduplink

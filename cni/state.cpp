@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <set>
+#include <utility>
 
 #include "loader/base/file.h"
 #include "loader/base/log.h"
@@ -138,25 +140,31 @@ Result<std::vector<IpAddress>> addresses_to_erase(const Tables& tables, const st
   return addresses;
 }
 
-Result<> erase_entries(const Tables& tables, const std::optional<Record>& record, std::uint64_t hash) {
+// An address and the interface on which a proxy neighbour may stand for it.
+using Proxy = std::pair<int, IpAddress>;
+
+// Erases what the attachment owns and adds what the entries tell of proxy neighbours.
+Result<> erase_entries(const Tables& tables, const std::optional<Record>& record, std::uint64_t hash,
+                       std::set<Proxy>& proxies) {
   PDL_TRY_ASSIGN(const auto addresses, addresses_to_erase(tables, record, hash));
   for (const IpAddress& address : addresses) {
     PDL_TRY_ASSIGN(const auto entry, tables.pods.find(address));
     if (!entry || entry->owner != hash) continue;
+    if (address.is_v6()) proxies.emplace(static_cast<int>(entry->home), address);
     PDL_TRY(tables.pods.erase(address));
   }
   return {};
 }
 
 // Leaves the proxy neighbour of an address that another attachment has by now.
-Result<> remove_proxy_neighbours(Netlink& netlink, const std::optional<Tables>& tables, const Record& record) {
-  for (const RecordAddress& one : record.addresses) {
-    if (!one.announced || !one.address.address().is_v6()) continue;
+Result<> remove_proxy_neighbours(Netlink& netlink, const std::optional<Tables>& tables,
+                                 const std::set<Proxy>& proxies) {
+  for (const auto& [link, address] : proxies) {
     if (tables) {
-      PDL_TRY_ASSIGN(const auto entry, tables->pods.find(one.address.address()));
-      if (entry && entry->owner != attachment_hash(record.id)) continue;
+      PDL_TRY_ASSIGN(const auto entry, tables->pods.find(address));
+      if (entry) continue;
     }
-    auto removed = delete_proxy_neighbour(netlink, one.uplink_index, one.address.address());
+    auto removed = delete_proxy_neighbour(netlink, link, address);
     // The uplink, and with it the entry, may be gone.
     if (removed || removed.error().code == ENOENT || removed.error().code == ENODEV) continue;
     return removed;
@@ -164,12 +172,15 @@ Result<> remove_proxy_neighbours(Netlink& netlink, const std::optional<Tables>& 
   return {};
 }
 
-// The maps where they can be had. Maps that are missing, or of another ABI, which the agent cleans, are no error.
+// The maps where they can be had. Maps that are missing are no error, nor are maps of another ABI or foreign
+// pins in their place: no repetition of DEL would help, and the agent removes entries without a record.
 std::optional<Tables> tables_if_any(const Options& options, FirstError& errors) {
   auto tables = open_current_tables(options.pin_dir);
   if (tables) return std::move(*tables);
-  if (tables.error().code == EPROTO) log_warning("{}: the agent removes the entries", tables.error().message);
-  if (tables.error().code != EPROTO && tables.error().code != ENOENT) {
+  const int code = tables.error().code;
+  if (code == EPROTO || code == EINVAL) {
+    log_warning("{}: its entries are left to the agent", tables.error().message);
+  } else if (code != ENOENT) {
     errors.keep(datapath_error(std::move(tables.error()), options.pin_dir));
   }
   return std::nullopt;
@@ -187,11 +198,17 @@ std::optional<Record> release_state(Netlink& netlink, const Options& options, co
     errors.note(cni_code::state, store_record(options.run_dir, **record));
   }
   const auto tables = tables_if_any(options, errors);
-  if (tables) errors.note(cni_code::datapath, erase_entries(*tables, *record, attachment_hash(id)));
+  std::set<Proxy> proxies;
+  if (*record) {
+    for (const RecordAddress& one : (*record)->addresses) {
+      if (one.announced) proxies.emplace(one.uplink_index, one.address.address());
+    }
+  }
+  if (tables) errors.note(cni_code::datapath, erase_entries(*tables, *record, attachment_hash(id), proxies));
   if (const auto folder = current_folder(options.pin_dir)) {
     errors.note(cni_code::datapath, detach_pod_program(*folder, host_veth_name(id)));
   }
-  if (*record) errors.note(cni_code::container_link, remove_proxy_neighbours(netlink, tables, **record));
+  errors.note(cni_code::container_link, remove_proxy_neighbours(netlink, tables, proxies));
   return std::move(*record);
 }
 

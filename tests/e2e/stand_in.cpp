@@ -52,7 +52,16 @@ StandIn::StandIn(StandInOptions options) : options_(std::move(options)) {
   for (const unsigned number : lab_->uplink_numbers()) value_of(manage(number));
 }
 
+Result<Pod> StandIn::make_pod(const std::string& name, const PodOptions& options) {
+  PDL_TRY_ASSIGN(Pod pod, lab_->make_pod(name, options));
+  spaces_.push_back(pod.space);
+  return pod;
+}
+
 StandIn::~StandIn() {
+  for (const auto& space : spaces_) {
+    if (space->valid()) (void)space->remove();
+  }
   for (const std::string& line : lab_->leftovers()) FAIL_CHECK(line);
   if (const auto gone = unpin(); !gone) FAIL_CHECK(gone.error().message);
   for (const std::string& line : lab_->close()) FAIL_CHECK(line);

@@ -36,6 +36,9 @@ class StandIn {
   Lab& operator*() { return *lab_; }
   Lab* operator->() { return lab_.get(); }
 
+  // Lab::make_pod; its namespace goes with this object, if the test does not end it before.
+  Result<Pod> make_pod(const std::string& name, const PodOptions& options);
+
   // Loads the object and pins it under the lab's pin directory.
   Result<> pin();
   // Takes all pins away.
@@ -57,6 +60,7 @@ class StandIn {
 
   StandInOptions options_;
   std::unique_ptr<Lab> lab_;
+  std::vector<std::shared_ptr<Namespace>> spaces_;
 };
 
 // A pod whose stub IPAM prints this result.
