@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only OR BSD-2-Clause */
 /*
  * Included before everything else in the second build of the programs (datapath_recorded): the redirect
  * helpers write their arguments into a map, since a test run shows neither interface nor next hop.
