@@ -20,6 +20,7 @@ static __always_inline int steer(struct __sk_buff *skb, struct packet *p, __u32 
 				 const struct pdl_uplink *home, struct bpf_redir_neigh *nh, __u32 verdict)
 {
 	const __u8 nobody[ETH_ALEN] = {};
+	struct bpf_tunnel_key no_tunnel = {};
 	struct pdl_uplink_stats *stats;
 
 	/* For the size of segments and for the ports of an event; where it fails there are none. */
@@ -37,6 +38,13 @@ static __always_inline int steer(struct __sk_buff *skb, struct packet *p, __u32 
 	if (stats)
 		stats->late_redirects++;
 	count(verdict);
+	/*
+	 * The packet still bears the stack's route. With the next hop unresolved the kernel queues it and,
+	 * once the answer is there, sends it by that route's neighbour: out of the right uplink to a MAC of
+	 * the wrong one. No helper takes a route away; this one puts metadata in its place that has no
+	 * neighbours and that only a tunnel device would read.
+	 */
+	bpf_skb_set_tunnel_key(skb, &no_tunnel, sizeof(no_tunnel), 0);
 	return bpf_redirect_neigh(ifindex, nh, sizeof(*nh), 0);
 }
 
