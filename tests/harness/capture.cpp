@@ -97,23 +97,27 @@ bool read_frame(int fd, Frame& frame) {
 struct Capture::State {
   PacketSocket socket;
   Fd stop;
-  mutable std::mutex mutex;
-  mutable std::condition_variable arrived;
+  std::mutex mutex;
+  std::condition_variable arrived;
   std::vector<Frame> frames;
   std::size_t lost = 0;
   std::thread reader;
+
+  // Takes what the kernel holds. Whoever looks at the frames calls it first: a packet whose answer has come
+  // is here then, whether the reader's thread has had its turn or not.
+  void drain() {
+    Frame frame;
+    while (read_frame(socket.fd.get(), frame)) frames.push_back(std::move(frame));
+  }
 
   void read() {
     for (;;) {
       std::array<pollfd, 2> polled{pollfd{socket.fd.get(), POLLIN, 0}, pollfd{stop.get(), POLLIN, 0}};
       if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
       if (polled[1].revents != 0) return;
-      Frame frame;
-      while (read_frame(socket.fd.get(), frame)) {
-        const std::lock_guard hold(mutex);
-        frames.push_back(std::move(frame));
-        arrived.notify_all();
-      }
+      const std::lock_guard hold(mutex);
+      drain();
+      arrived.notify_all();
     }
   }
 };
@@ -145,12 +149,14 @@ Result<Capture> Capture::start(const Namespace& space, const std::string& interf
 
 std::vector<Frame> Capture::frames() const {
   const std::lock_guard hold(state_->mutex);
+  state_->drain();
   return state_->frames;
 }
 
 std::vector<Frame> Capture::frames(const FrameTest& test) const {
   std::vector<Frame> chosen;
   const std::lock_guard hold(state_->mutex);
+  state_->drain();
   for (const Frame& frame : state_->frames) {
     if (test(frame)) chosen.push_back(frame);
   }
@@ -160,6 +166,7 @@ std::vector<Frame> Capture::frames(const FrameTest& test) const {
 std::size_t Capture::count(const FrameTest& test) const {
   std::size_t number = 0;
   const std::lock_guard hold(state_->mutex);
+  state_->drain();
   for (const Frame& frame : state_->frames) number += test(frame) ? 1U : 0U;
   return number;
 }
@@ -176,6 +183,7 @@ bool Capture::wait_for(const FrameTest& test, std::size_t number, std::chrono::m
 
 void Capture::clear() {
   const std::lock_guard hold(state_->mutex);
+  state_->drain();
   state_->frames.clear();
 }
 
@@ -196,8 +204,10 @@ std::string Capture::text() const {
 }
 
 FrameTest received_from(const IpAddress& source) {
-  return
-      [source](const Frame& frame) { return !frame.outgoing && frame.packet.is_ip() && frame.packet.source == source; };
+  return [source](const Frame& frame) {
+    return !frame.outgoing && frame.packet.is_ip() && !frame.packet.is_link_housekeeping() &&
+           frame.packet.source == source;
+  };
 }
 
 FrameTest sent_to(const IpAddress& destination) {

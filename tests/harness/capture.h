@@ -52,7 +52,7 @@ class Capture {
   std::unique_ptr<State> state_;
 };
 
-// Tests to put together: received(from(pod)) …
+// Tests to put together. received_from() leaves out neighbour discovery, which is each link's own business.
 FrameTest received_from(const IpAddress& source);
 FrameTest sent_to(const IpAddress& destination);
 FrameTest both(FrameTest one, FrameTest other);

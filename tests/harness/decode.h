@@ -45,6 +45,10 @@ struct Decoded {
   [[nodiscard]] bool is_icmp() const { return is_ip() && (protocol == 1 || protocol == 58); }
   [[nodiscard]] bool is_echo_request() const { return is_icmp() && (icmp_type == 8 || icmp_type == 128); }
   [[nodiscard]] bool is_echo_reply() const { return is_icmp() && (icmp_type == 0 || icmp_type == 129); }
+  // Router and neighbour discovery, multicast listener reports: never forwarded.
+  [[nodiscard]] bool is_link_housekeeping() const {
+    return is_ip() && protocol == 58 && ((icmp_type >= 130 && icmp_type <= 137) || icmp_type == 143);
+  }
   // One line, for messages.
   [[nodiscard]] std::string text() const;
 };

@@ -60,6 +60,16 @@ Result<std::vector<std::string>> attached_programs(const Namespace& space, const
   return found;
 }
 
+// The kernel detaches a link whose last pin is gone in a work item of its own: a moment later.
+Result<std::vector<std::string>> programs_after_unload(const Namespace& space, const std::vector<std::string>& links) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    PDL_TRY_ASSIGN(const std::vector<std::string> found, attached_programs(space, links));
+    if (found.empty()) return found;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return attached_programs(space, links);
+}
+
 }  // namespace
 
 unsigned failures_at_end() { return failures; }
@@ -107,9 +117,9 @@ Result<std::unique_ptr<Lab>> Lab::create(LabOptions options) {
   if (auto built = lab->build(); !built) {
     std::vector<std::string> problems;
     (void)lab->take_down(problems);
-    lab->closed_ = true;
     return fail_within(std::move(built.error()), "building the lab");
   }
+  lab->closed_ = false;
   return lab;
 }
 
@@ -117,10 +127,8 @@ Result<std::unique_ptr<Lab>> Lab::open(const std::string& name) {
   LabOptions options;
   options.name = name;
   std::unique_ptr<Lab> lab(new Lab(std::move(options)));
-  lab->closed_ = true;  // until it is known to be ours
   PDL_TRY(lab->load());
   lab->closed_ = false;
-  lab->built_ = true;
   return lab;
 }
 
@@ -166,7 +174,6 @@ Result<> Lab::build() {
     PDL_TRY(wait_until_up(node_, uplink(number).name()));
     PDL_TRY(wait_until_up(gateway(number), "eth0"));
   }
-  built_ = true;
   return accept_changes();
 }
 
@@ -263,7 +270,7 @@ std::vector<std::string> Lab::close() {
     if (!unloaded || !unloaded->ok())
       problems.push_back("unloading: " + (unloaded ? unloaded->text() : unloaded.error().message));
     if (path_exists(pin_dir())) problems.push_back("pins after unloading: " + pin_dir());
-    if (const auto programs = attached_programs(node_, uplink_names()))
+    if (const auto programs = programs_after_unload(node_, uplink_names()))
       problems.insert(problems.end(), programs->begin(), programs->end());
     const auto now = take_snapshot(node_, uplink_names());
     note(now, "looking at the node");
@@ -281,7 +288,9 @@ Result<> Lab::take_down(std::vector<std::string>& problems) {
   };
   if (agent_.running()) note(agent_.kill_hard());
   for (auto& [name, pod] : pods_) note(pod.space->remove());
-  for (auto& [name, space] : others_) note(space.remove());
+  for (auto& [name, space] : others_) {
+    if (space.valid()) note(space.remove());
+  }
   for (auto& [number, space] : gateways_) {
     if (space.valid()) note(space.remove());
   }
@@ -302,6 +311,24 @@ Result<> Lab::take_down(std::vector<std::string>& problems) {
   PDL_TRY_ASSIGN(const std::string mounts, read_file("/proc/self/mountinfo"));
   if (mounts.find(" " + folder() + "/") != std::string::npos) problems.push_back("left behind: a mount in " + folder());
   return {};
+}
+
+std::vector<std::string> Lab::remove_by_force(const std::string& name) {
+  std::vector<std::string> removed;
+  LabOptions options;
+  options.name = name;
+  Lab lab(std::move(options));
+  if (lab.load_agent() && lab.agent_.running() && lab.agent_.kill_hard()) removed.push_back("agent");
+  const auto names = list_directory("/run/netns");
+  for (const std::string& other : names.value_or(std::vector<std::string>{})) {
+    if (other.starts_with(lab.namespace_name("")) && run_ok({.argv = {"ip", "netns", "delete", other}}))
+      removed.push_back("network namespace " + other);
+  }
+  std::vector<std::string> problems;
+  const bool there = path_exists(lab.folder());
+  (void)lab.take_down(problems);
+  if (there && !path_exists(lab.folder())) removed.push_back(lab.folder());
+  return removed;
 }
 
 Lab::~Lab() {

@@ -65,6 +65,8 @@ class Lab {
   static Result<std::unique_ptr<Lab>> create(LabOptions options);
   // A lab that an earlier process made and released. Errors: ENOENT where there is none of that name.
   static Result<std::unique_ptr<Lab>> open(const std::string& name);
+  // Removes what bears the name, whatever state it is in: agent, namespaces, mount, folder. Says what it removed.
+  static std::vector<std::string> remove_by_force(const std::string& name);
   Lab(const Lab&) = delete;
   Lab& operator=(const Lab&) = delete;
   // close(), where that was not called; what it finds is printed and counted (see failures_at_end()).
@@ -146,6 +148,9 @@ class Lab {
   Result<> build_uplink(unsigned number);
   Result<> save() const;
   Result<> load();
+  Result<> load_agent();
+  // A pod that an earlier process added, by what ADD printed then.
+  Result<> restore_pod(Pod pod, const std::string& result);
   Result<> take_down(std::vector<std::string>& problems);
   [[nodiscard]] std::string namespace_name(const std::string& role) const {
     return "pdl-" + options_.name + "-" + role;
@@ -163,8 +168,7 @@ class Lab {
   Snapshot before_;
   unsigned next_stub_host_ = 1;
   unsigned next_container_ = 1;
-  bool built_ = false;
-  bool closed_ = false;
+  bool closed_ = true;  // until there is something that is ours to take down
 };
 
 // Labs that were destroyed with something left behind. A test program that ends with a number here has failed.

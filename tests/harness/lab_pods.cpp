@@ -117,13 +117,41 @@ void list_reservations(const std::string& folder, std::vector<std::string>& into
   for (auto entry = std::filesystem::recursive_directory_iterator(folder, error);
        !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename();
-    const bool housekeeping = name == "lock" || name.starts_with("last_reserved_ip") || name == "calls.jsonl";
+    const bool housekeeping =
+        name == "lock" || name.starts_with("last_reserved_ip") || name.starts_with(".last-") || name == "calls.jsonl";
     if (entry->is_regular_file(error) && !housekeeping)
       into.push_back("left behind: reservation " + entry->path().string());
   }
 }
 
+// Reads the answer of ADD into the pod.
+Result<> take_result(Pod& pod, const PluginAnswer& answer) {
+  if (!answer.ok() || !answer.result) return fail("ADD of pod {}: {}", pod.name, answer.text());
+  pod.result = *answer.result;
+  for (const ResultAddress& ip : pod.result.ips) {
+    PDL_TRY_ASSIGN(const Prefix prefix, Prefix::parse(ip.address));
+    std::optional<IpAddress>& slot = prefix.family() == Family::v4 ? pod.v4 : pod.v6;
+    if (!slot) slot = prefix.address();
+  }
+  PDL_TRY_ASSIGN(pod.mac, MacAddress::parse(pod.result.interfaces.back().mac));
+  if (pod.v4 || pod.v6) pod.uplink = uplink_of(pod.v4 ? *pod.v4 : *pod.v6);
+  for (const ResultInterface& entry : pod.result.interfaces) {
+    if (entry.sandbox.empty() && entry.name.starts_with("pdl")) pod.host_veth = entry.name;
+  }
+  if (pod.host_veth.empty()) return fail("the result of pod {} names no host veth: {}", pod.name, pod.result.json);
+  return {};
+}
+
 }  // namespace
+
+Result<> Lab::restore_pod(Pod pod, const std::string& result) {
+  Outcome added;
+  added.status = 0;
+  added.out = result;
+  PDL_TRY(take_result(pod, read_answer(invocation("ADD", pod), std::move(added))));
+  keep_pod(std::move(pod));
+  return {};
+}
 
 std::string Lab::stub_addresses(const PodOptions& options) {
   const Uplink home = uplink(options.uplink);
@@ -230,16 +258,7 @@ Result<PluginAnswer> Lab::call(const std::string& verb, const Pod& pod) const {
 }
 
 Result<> Lab::adopt(Pod& pod, const PluginAnswer& answer) const {
-  if (!answer.ok() || !answer.result) return fail("ADD of pod {}: {}", pod.name, answer.text());
-  pod.result = *answer.result;
-  for (const ResultAddress& ip : pod.result.ips) {
-    PDL_TRY_ASSIGN(const Prefix prefix, Prefix::parse(ip.address));
-    std::optional<IpAddress>& slot = prefix.family() == Family::v4 ? pod.v4 : pod.v6;
-    if (!slot) slot = prefix.address();
-  }
-  PDL_TRY_ASSIGN(pod.mac, MacAddress::parse(pod.result.interfaces.back().mac));
-  if (pod.v4 || pod.v6) pod.uplink = uplink_of(pod.v4 ? *pod.v4 : *pod.v6);
-
+  PDL_TRY(take_result(pod, answer));
   PDL_TRY_ASSIGN(const Json inside, show_link(*pod.space, pod.options.if_name));
   const Json config = Json::parse(pod.config, nullptr, false);
   const unsigned mtu = config.value("mtu", uplink(pod.uplink).mtu);
@@ -248,11 +267,6 @@ Result<> Lab::adopt(Pod& pod, const PluginAnswer& answer) const {
   if (last.mtu && *last.mtu != mtu) return fail("the result says MTU {}, the interface has {}", *last.mtu, mtu);
   if (pod.v4) PDL_TRY(check_address(inside, *pod.v4));
   if (pod.v6) PDL_TRY(check_address(inside, *pod.v6));
-
-  for (const ResultInterface& entry : pod.result.interfaces) {
-    if (entry.sandbox.empty() && entry.name.starts_with("pdl")) pod.host_veth = entry.name;
-  }
-  if (pod.host_veth.empty()) return fail("the result of pod {} names no host veth: {}", pod.name, pod.result.json);
   PDL_TRY_ASSIGN(const Json outside, show_link(node_, pod.host_veth));
   return check_link(outside, pod.host_veth, MacAddress(PDL_HOST_MAC).text(), mtu);
 }

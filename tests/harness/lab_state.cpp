@@ -105,18 +105,20 @@ Result<> Lab::load() {
     }
     for (const Json& entry : state.at("pods")) {
       PDL_TRY_ASSIGN(Pod pod, read_pod(entry, namespace_name("pod-")));
-      Outcome added;
-      added.status = 0;
-      added.out = pod.result.json;
-      PDL_TRY(adopt(pod, read_answer(invocation("ADD", pod), std::move(added))));
-      keep_pod(std::move(pod));
+      const std::string result = pod.result.json;
+      PDL_TRY(restore_pod(std::move(pod), result));
     }
-    if (state.contains("agent"))
-      agent_.adopt(state["agent"].at("pid").get<pid_t>(), state["agent"].at("startTime").get<unsigned long long>(),
-                   state.at("agentLog").get<std::string>());
   } catch (const std::exception& error) {
     return fail("{}/lab.json: {}", folder(), error.what());
   }
+  return load_agent();
+}
+
+Result<> Lab::load_agent() {
+  PDL_TRY_ASSIGN(const std::string text, read_file(folder() + "/lab.json"));
+  const Json state = Json::parse(text, nullptr, false);
+  if (!state.is_object() || !state.contains("agent")) return {};
+  agent_.adopt(state["agent"].value("pid", 0), state["agent"].value("startTime", 0ULL), state.value("agentLog", ""));
   return {};
 }
 
