@@ -24,11 +24,11 @@ struct Case {
   Input input;
   pdl_verdict verdict = PDL_VERDICT_COUNT;
   Fate fate = Fate::stack;
-  unsigned target = 0;                  // interface of the last three
-  std::optional<IpAddress> next_hop{};  // Fate::uplink
-  bool routed = true;                   // a redirect that must take one from the TTL
-  Config config{};
-  std::optional<Octets> answer{};  // Fate::answer, the whole frame
+  unsigned target = 0;                // interface of the last three
+  std::optional<IpAddress> next_hop;  // Fate::uplink
+  bool routed = true;                 // a redirect that must take one from the TTL
+  Config config;
+  std::optional<Octets> answer;  // Fate::answer, the whole frame
 };
 
 std::vector<Case> pod_egress_cases(Family family);

@@ -31,8 +31,10 @@ class Table {
     return from_pod() + std::vector<Layer>{Ip{src, a.outside}, Udp{1000, 53}, Raw{20}};
   }
   // An ICMP error of the pod about a UDP packet that it got.
-  [[nodiscard]] Octets error(const IpAddress& to, const Ip& quoted, std::uint16_t sport, std::uint16_t dport) const {
-    return from_pod() + std::vector<Layer>{Ip{a.pod, to}, unreachable(family_), quoted, Udp{sport, dport}, Raw{8}};
+  [[nodiscard]] Octets error(const IpAddress& to, const Ip& quoted, std::uint16_t source,
+                             std::uint16_t destination) const {
+    return from_pod() +
+           std::vector<Layer>{Ip{a.pod, to}, unreachable(family_), quoted, Udp{source, destination}, Raw{8}};
   }
 
   const Addresses& a;
@@ -88,40 +90,40 @@ Octets sized(const IpAddress& src, const IpAddress& dst, std::size_t size, bool 
 void add_sizes(Table& t) {
   const Addresses& a = t.a;
   const bool v4 = a.pod.is_v4();
-  t.redirected("exactly the MTU", sized(a.pod, a.outside, kMtu, true), a.pod_gateway);
-  t.add("one octet more", sized(a.pod, a.outside, kMtu + 1, true), PDL_VERDICT_too_big, Fate::drop);
+  t.redirected("exactly the MTU", sized(a.pod, a.outside, uplink_mtu, true), a.pod_gateway);
+  t.add("one octet more", sized(a.pod, a.outside, uplink_mtu + 1, true), PDL_VERDICT_too_big, Fate::drop);
   t.add("too big and TTL 1",
         from_pod() + std::vector<Layer>{Ip{.src = a.pod, .dst = a.outside, .ttl = 1, .dont_fragment = true}, Udp{1, 2},
                                         Raw{2000}},
         PDL_VERDICT_ttl);
   const std::vector<Layer> tcp{Ip{.src = a.pod, .dst = a.outside, .dont_fragment = true},
                                Tcp{.sport = 1, .dport = 2, .option_words = 3}, Raw{3000}};
-  const unsigned segment = kMtu - (v4 ? 20 : 40) - 32;
+  const unsigned segment = uplink_mtu - (v4 ? 20 : 40) - 32;
   t.redirected("TCP segments of the MTU", from_pod() + tcp, a.pod_gateway, segment);
   t.add("TCP segments one octet larger", from_pod() + tcp, PDL_VERDICT_too_big, Fate::drop, 0, {}, segment + 1);
   const std::vector<Layer> udp{Ip{.src = a.pod, .dst = a.outside, .dont_fragment = true}, Udp{1, 2}, Raw{3000}};
-  const unsigned datagram = kMtu - (v4 ? 20 : 40) - 8;
+  const unsigned datagram = uplink_mtu - (v4 ? 20 : 40) - 8;
   t.redirected("UDP segments of the MTU", from_pod() + udp, a.pod_gateway, datagram);
   t.add("UDP segments one octet larger", from_pod() + udp, PDL_VERDICT_too_big, Fate::drop, 0, {}, datagram + 1);
 
   t.veth = kVethN;
-  t.add("netfilter mode: size comes first", sized(a.netfilter, a.outside, kMtu + 1, true), PDL_VERDICT_too_big,
+  t.add("netfilter mode: size comes first", sized(a.netfilter, a.outside, uplink_mtu + 1, true), PDL_VERDICT_too_big,
         Fate::drop);
-  t.add("netfilter mode: the MTU itself", sized(a.netfilter, a.outside, kMtu, true), PDL_VERDICT_stack_netfilter);
-  t.add("netfilter mode: too big for another pod of this node", sized(a.netfilter, a.pod, kMtu + 1, true),
+  t.add("netfilter mode: the MTU itself", sized(a.netfilter, a.outside, uplink_mtu, true), PDL_VERDICT_stack_netfilter);
+  t.add("netfilter mode: too big for another pod of this node", sized(a.netfilter, a.pod, uplink_mtu + 1, true),
         PDL_VERDICT_stack_netfilter);
   t.add("netfilter mode: another reason for the stack as well",
         from_pod() + std::vector<Layer>{Ip{.src = a.netfilter, .dst = a.outside, .dont_fragment = true, .protocol = 47},
                                         Raw{2000}},
         PDL_VERDICT_stack_netfilter);
-  t.add("netfilter mode: too big for an exempt destination", sized(a.netfilter, a.exempt, kMtu + 1, true),
+  t.add("netfilter mode: too big for an exempt destination", sized(a.netfilter, a.exempt, uplink_mtu + 1, true),
         PDL_VERDICT_stack_exempt);
   t.veth = kVethA;
   if (v4) {
-    t.add("IPv4 without DF is for the stack to fragment", sized(a.pod, a.outside, kMtu + 1, false),
+    t.add("IPv4 without DF is for the stack to fragment", sized(a.pod, a.outside, uplink_mtu + 1, false),
           PDL_VERDICT_too_big);
     t.veth = kVethN;
-    t.add("netfilter mode: IPv4 without DF", sized(a.netfilter, a.outside, kMtu + 1, false), PDL_VERDICT_too_big);
+    t.add("netfilter mode: IPv4 without DF", sized(a.netfilter, a.outside, uplink_mtu + 1, false), PDL_VERDICT_too_big);
     t.veth = kVethA;
   }
 }
@@ -212,11 +214,11 @@ void add_flows(Table& t) {
   const auto udp = [&](std::uint16_t sport, const IpAddress& dst, std::uint16_t dport) {
     return from_pod() + std::vector<Layer>{Ip{a.pod, dst}, Udp{sport, dport}};
   };
-  t.add("a NATed flow, found by its answer", udp(kNatPort, a.nat_backend, kBackendPort), PDL_VERDICT_stack_nat);
-  t.redirected("the same with another port", udp(kNatPort + 1, a.nat_backend, kBackendPort), a.pod_gateway);
+  t.add("a NATed flow, found by its answer", udp(nat_port, a.nat_backend, backend_port), PDL_VERDICT_stack_nat);
+  t.redirected("the same with another port", udp(nat_port + 1, a.nat_backend, backend_port), a.pod_gateway);
   t.redirected("the same as TCP",
-               from_pod() + std::vector<Layer>{Ip{a.pod, a.nat_backend}, Tcp{kNatPort, kBackendPort}}, a.pod_gateway);
-  t.redirected("a tracked flow without NAT", udp(kPlainPort, a.nat_backend, kBackendPort), a.pod_gateway);
+               from_pod() + std::vector<Layer>{Ip{a.pod, a.nat_backend}, Tcp{nat_port, backend_port}}, a.pod_gateway);
+  t.redirected("a tracked flow without NAT", udp(plain_port, a.nat_backend, backend_port), a.pod_gateway);
   Case unasked = t.cases.at(t.cases.size() - 4);
   unasked.name += ", where conntrack is not to be had";
   unasked.verdict = PDL_VERDICT_redirected;
@@ -260,10 +262,10 @@ void add_errors(Table& t) {
   t.add("an error to a group", t.error(a.multicast, {a.outside, a.pod}, 53, 1000), PDL_VERDICT_stack_multicast);
   t.redirected("an error to an exempt address about a peer that is not",
                t.error(a.exempt, {a.outside, a.pod}, 53, 1000), a.pod_gateway);
-  t.add("an error about a NATed flow", t.error(a.nat_backend, {a.nat_backend, a.pod}, kBackendPort, kNatPort),
+  t.add("an error about a NATed flow", t.error(a.nat_backend, {a.nat_backend, a.pod}, backend_port, nat_port),
         PDL_VERDICT_stack_nat);
   t.redirected("an error about a flow without NAT",
-               t.error(a.nat_backend, {a.nat_backend, a.pod}, kBackendPort, kPlainPort), a.pod_gateway);
+               t.error(a.nat_backend, {a.nat_backend, a.pod}, backend_port, plain_port), a.pod_gateway);
   t.add("an error about GRE",
         from_pod() + std::vector<Layer>{Ip{a.pod, a.outside}, unreachable(a.pod.family()),
                                         Ip{.src = a.outside, .dst = a.pod, .protocol = 47}, Raw{16}},

@@ -19,12 +19,12 @@ Case answered(const std::string& name, const Octets& frame, const Octets& answer
   return made;
 }
 
-const MacAddress kEveryone = mac("ff:ff:ff:ff:ff:ff");
-const IpAddress kGateway6 = ip("fe80::1");
+const MacAddress everyone = mac("ff:ff:ff:ff:ff:ff");
+const IpAddress gateway6 = ip("fe80::1");
 
 void add_arp(std::vector<Case>& cases) {
   const IpAddress pod = addresses(Family::v4).pod;
-  const Ethernet ask{pod_mac(kVethA), kEveryone};
+  const Ethernet ask{pod_mac(kVethA), everyone};
   const auto arp = [&](std::uint16_t operation, const IpAddress& sender, const IpAddress& target) {
     return ask + std::vector<Layer>{Arp{operation, pod_mac(kVethA), sender, {}, target}};
   };
@@ -45,12 +45,12 @@ void add_arp(std::vector<Case>& cases) {
 }
 
 Octets advertisement(const IpAddress& to, const MacAddress& to_mac, std::uint32_t flags) {
-  Octets body(kGateway6.octets().begin(), kGateway6.octets().end());
+  Octets body(gateway6.octets().begin(), gateway6.octets().end());
   body.insert(body.end(), {2, 1});
   const MacAddress own = host_mac();
   body.insert(body.end(), own.octets().begin(), own.octets().end());
   return Ethernet{host_mac(), to_mac} +
-         std::vector<Layer>{Ip{kGateway6, to, 255}, Icmp{.type = 136, .rest = flags}, Raw{body}};
+         std::vector<Layer>{Ip{gateway6, to, 255}, Icmp{.type = 136, .rest = flags}, Raw{body}};
 }
 
 void add_solicitations(std::vector<Case>& cases) {
@@ -63,17 +63,17 @@ void add_solicitations(std::vector<Case>& cases) {
     layers.insert(layers.begin(), header);
     return ask + layers;
   };
-  cases.push_back(answered("solicitation for the gateway", question({pod, group, 255}, kGateway6, own),
+  cases.push_back(answered("solicitation for the gateway", question({pod, group, 255}, gateway6, own),
                            advertisement(pod, own, 0xe0000000)));
-  cases.push_back(answered("solicitation without an option", question({pod, group, 255}, kGateway6, {}),
+  cases.push_back(answered("solicitation without an option", question({pod, group, 255}, gateway6, {}),
                            advertisement(pod, own, 0xe0000000)));
   cases.push_back(answered("unicast solicitation by a link-local address",
-                           question({ip("fe80::5"), kGateway6, 255}, kGateway6, own),
+                           question({ip("fe80::5"), gateway6, 255}, gateway6, own),
                            advertisement(ip("fe80::5"), own, 0xe0000000)));
   cases.push_back(answered("duplicate detection of the gateway's address",
-                           question({ip("::"), group, 255}, kGateway6, {}),
+                           question({ip("::"), group, 255}, gateway6, {}),
                            advertisement(ip("ff02::1"), mac("33:33:00:00:00:01"), 0xa0000000)));
-  cases.push_back(simple("solicitation from beyond a router", question({pod, group, 254}, kGateway6, own),
+  cases.push_back(simple("solicitation from beyond a router", question({pod, group, 254}, gateway6, own),
                          PDL_VERDICT_stack_multicast));
   cases.push_back(simple("solicitation for another address",
                          question({pod, ip("ff02::1:ff00:2"), 255}, ip("fe80::2"), own), PDL_VERDICT_stack_multicast));

@@ -78,13 +78,13 @@ void add_sizes(Table& t) {
     return std::vector<Layer>{Ip{.src = a.pod, .dst = a.outside, .dont_fragment = dont_fragment}, Udp{1, 2},
                               Raw{size - headers}};
   };
-  t.steered("exactly the MTU", sized(kMtu, true), a.pod_gateway);
-  t.add("one octet more", sized(kMtu + 1, true), PDL_VERDICT_late_too_big, Fate::drop);
-  t.add("one octet more without DF", sized(kMtu + 1, false), PDL_VERDICT_late_too_big, Fate::drop);
+  t.steered("exactly the MTU", sized(uplink_mtu, true), a.pod_gateway);
+  t.add("one octet more", sized(uplink_mtu + 1, true), PDL_VERDICT_late_too_big, Fate::drop);
+  t.add("one octet more without DF", sized(uplink_mtu + 1, false), PDL_VERDICT_late_too_big, Fate::drop);
   t.steered("segments of the MTU", sized(3000, true), a.pod_gateway);
-  t.cases.back().input.gso_size = static_cast<unsigned>(kMtu - headers);
+  t.cases.back().input.gso_size = static_cast<unsigned>(uplink_mtu - headers);
   t.add("segments one octet larger", sized(3000, true), PDL_VERDICT_late_too_big, Fate::drop);
-  t.cases.back().input.gso_size = static_cast<unsigned>(kMtu - headers + 1);
+  t.cases.back().input.gso_size = static_cast<unsigned>(uplink_mtu - headers + 1);
   t.steered("SCTP, whose segments have sizes of their own",
             {Ip{.src = a.pod, .dst = a.outside, .protocol = 132}, Raw{3000}}, a.pod_gateway);
   t.cases.back().input.gso_size = 0xffff;

@@ -51,8 +51,8 @@ void add_ways(Table& t) {
   t.add("from an exempt prefix", t.udp(a.exempt), PDL_VERDICT_in_stack_exempt);
   t.add("for a pod in netfilter mode", {Ip{a.outside, a.netfilter}, Udp{1, 2}}, PDL_VERDICT_in_stack_netfilter);
   t.add("GRE", {Ip{.src = a.outside, .dst = a.pod, .protocol = 47}, Raw{16}}, PDL_VERDICT_in_stack_protocol);
-  t.add("an answer of a NATed flow", {Ip{a.nat_backend, a.pod}, Udp{kBackendPort, kNatPort}}, PDL_VERDICT_in_stack_nat);
-  t.delivered("an answer of a tracked flow without NAT", {Ip{a.nat_backend, a.pod}, Udp{kBackendPort, kPlainPort}});
+  t.add("an answer of a NATed flow", {Ip{a.nat_backend, a.pod}, Udp{backend_port, nat_port}}, PDL_VERDICT_in_stack_nat);
+  t.delivered("an answer of a tracked flow without NAT", {Ip{a.nat_backend, a.pod}, Udp{backend_port, plain_port}});
 
   t.uplink = kUplink2;
   t.delivered("on another uplink than the home", t.udp(a.outside), PDL_VERDICT_in_other_uplink);
@@ -108,7 +108,7 @@ void add_errors(Table& t) {
   t.add("an error about a packet to a group", t.error({a.pod, a.multicast}, 1000, 53), PDL_VERDICT_in_stack_multicast);
   t.add("an error about a packet to an exempt address", t.error({a.pod, a.exempt}, 1000, 53),
         PDL_VERDICT_in_stack_exempt);
-  t.add("an error about a NATed flow", t.error({a.pod, a.nat_backend}, kNatPort, kBackendPort),
+  t.add("an error about a NATed flow", t.error({a.pod, a.nat_backend}, nat_port, backend_port),
         PDL_VERDICT_in_stack_nat);
   t.delivered("an error by a link-local or exempt router counts by its quote",
               {Ip{a.exempt, a.pod}, unreachable(a.pod.family()), Ip{a.pod, a.outside}, Udp{1000, 53}, Raw{8}});

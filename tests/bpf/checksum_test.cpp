@@ -47,7 +47,7 @@ class NamedNetns {
 
   template <typename Work>
   auto enter(Work work) const {
-    Fd fd = open_netns("/run/netns/" + name_).value();
+    const Fd fd = open_netns("/run/netns/" + name_).value();
     const auto scope = NetnsScope::enter(fd.get());
     REQUIRE(scope.has_value());
     return work();
@@ -104,7 +104,7 @@ bool arrives(int from, int at, const IpAddress& to, std::uint16_t port, const st
   CHECK(sent == static_cast<ssize_t>(text.size()));
   std::string got(2000, '\0');
   const ssize_t received = ::recv(at, got.data(), got.size(), 0);
-  return received == static_cast<ssize_t>(text.size()) && got.compare(0, text.size(), text) == 0;
+  return received == static_cast<ssize_t>(text.size()) && got.starts_with(text);
 }
 
 void attach(const Datapath& datapath, Program program, int ifindex) {

@@ -5,6 +5,7 @@
 #include <linux/bpf.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -133,10 +134,9 @@ bool calls_conntrack(const pdl_datapath* skeleton) {
   info.xlated_prog_insns = reinterpret_cast<std::uintptr_t>(instructions.data());  // NOLINT
   size = sizeof(info);
   REQUIRE(bpf_prog_get_info_by_fd(fd, &info, &size) == 0);
-  for (const bpf_insn& instruction : instructions) {
-    if (instruction.code == (BPF_JMP | BPF_CALL) && instruction.src_reg == BPF_PSEUDO_KFUNC_CALL) return true;
-  }
-  return false;
+  return std::ranges::any_of(instructions, [](const bpf_insn& instruction) {
+    return instruction.code == (BPF_JMP | BPF_CALL) && instruction.src_reg == BPF_PSEUDO_KFUNC_CALL;
+  });
 }
 
 }  // namespace
@@ -221,8 +221,8 @@ TEST_CASE("the verifier walks far less than its limit of a million instructions"
     bpf_prog_info info{};
     __u32 size = sizeof(info);
     REQUIRE(bpf_prog_get_info_by_fd(bpf_program__fd(program), &info, &size) == 0);
-    std::printf("%s: %u verified instructions, %zu in the program\n", bpf_program__name(program), info.verified_insns,
-                info.xlated_prog_len / sizeof(bpf_insn));
+    WARN(bpf_program__name(program) << ": " << info.verified_insns << " verified instructions, "
+                                    << info.xlated_prog_len / sizeof(bpf_insn) << " in the program");
     CHECK(info.verified_insns < 250'000);
   }
 }

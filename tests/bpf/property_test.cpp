@@ -40,10 +40,10 @@ std::vector<Flow> flows(const Addresses& a) {
     add("TCP " + peer.text(), peer, {Tcp{1000, 80}, Tcp{80, 1000}});
     add("something " + peer.text(), peer, {Raw{40}, Raw{40}});
   }
-  add("NATed", a.nat_backend, udp(kNatPort, kBackendPort));
-  add("tracked", a.nat_backend, udp(kPlainPort, kBackendPort));
+  add("NATed", a.nat_backend, udp(nat_port, backend_port));
+  add("tracked", a.nat_backend, udp(plain_port, backend_port));
   // The original direction of the entries, which no packet of a direct flow has.
-  add("NATed, original", a.exempt, udp(kNatPort, 53));
+  add("NATed, original", a.exempt, udp(nat_port, 53));
   if (a.pod.is_v4()) {
     add("claimed link-local", ip("169.254.169.254"), udp(1, 2));
     add("subnet broadcast", ip("10.1.255.255"), udp(1, 2));
@@ -94,7 +94,7 @@ TEST_CASE("both directions of a flow go the same way, and so do ICMP errors abou
 TEST_CASE("any frame at all ends in exactly one verdict of its program") {
   if (geteuid() != 0) SKIP("loading BPF programs needs root");
   const Datapath datapath({.steer_node = true}, true);
-  std::mt19937 random(20240229);  // the same frames every time
+  std::mt19937 random(20240229);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same frames every time
   const auto below = [&](std::size_t limit) {
     return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random);
   };

@@ -8,7 +8,7 @@
 
 #include <linux/types.h>
 
-enum recorded_kind {
+enum pdl_recorded_kind {
   RECORDED_NONE,
   RECORDED_NEIGH,
   RECORDED_PEER,
@@ -16,7 +16,7 @@ enum recorded_kind {
 };
 
 struct recorded {
-  __u32 kind; /* enum recorded_kind */
+  __u32 kind; /* enum pdl_recorded_kind */
   __u32 ifindex;
   __u64 flags;
   __u32 nh_size;

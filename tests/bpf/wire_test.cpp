@@ -23,13 +23,13 @@
 namespace poduplink::tests {
 namespace {
 
-constexpr unsigned kPeer = 100;  // a device's other end has the index of the device plus this
+constexpr unsigned peer_offset = 100;  // a device's other end has the index of the device plus this
 
 sockaddr_ll end_of(unsigned device) {
   sockaddr_ll to{};
   to.sll_family = AF_PACKET;
   to.sll_protocol = htons(ETH_P_ALL);
-  to.sll_ifindex = static_cast<int>(device + kPeer);
+  to.sll_ifindex = static_cast<int>(device + peer_offset);
   return to;
 }
 
@@ -56,8 +56,9 @@ void send_in_pages(unsigned device, const Octets& frame) {
   void* area = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   REQUIRE(area != MAP_FAILED);
   auto* header = static_cast<tpacket2_hdr*>(area);
-  constexpr std::size_t kData = (sizeof(tpacket2_hdr) + TPACKET_ALIGNMENT - 1) / TPACKET_ALIGNMENT * TPACKET_ALIGNMENT;
-  auto* data = static_cast<std::uint8_t*>(area) + kData;
+  constexpr std::size_t data_offset =
+      (sizeof(tpacket2_hdr) + TPACKET_ALIGNMENT - 1) / TPACKET_ALIGNMENT * TPACKET_ALIGNMENT;
+  auto* data = static_cast<std::uint8_t*>(area) + data_offset;
   std::memcpy(data, frame.data(), frame.size());
   header->tp_len = static_cast<__u32>(frame.size());
   header->tp_status = TP_STATUS_SEND_REQUEST;

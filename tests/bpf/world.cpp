@@ -46,7 +46,7 @@ pdl_pod pod_entry(const PodSpec& spec) {
   pod.owner = 1;
   pod.home = spec.home;
   pod.veth = spec.veth;
-  pod.mtu = kMtu;
+  pod.mtu = uplink_mtu;
   if (spec.gateway.is_v4()) {
     set(pod.gateway4, spec.gateway.octets());
   } else {
@@ -62,7 +62,7 @@ pdl_pod pod_entry(const PodSpec& spec) {
 pdl_uplink uplink_entry(unsigned ifindex, pdl_role role, pdl_state state, pdl_when_down when_down, __u8 flags) {
   pdl_uplink uplink{};
   std::snprintf(uplink.name, sizeof(uplink.name), "up%u", ifindex);
-  uplink.mtu = kMtu;
+  uplink.mtu = uplink_mtu;
   set(uplink.mac, device_mac(ifindex).octets());
   uplink.role = role;
   uplink.state = state;
@@ -76,11 +76,11 @@ void fill_conntrack(const Addresses& a) {
   const auto entry = [&](std::uint16_t port, const IpAddress& to, std::uint16_t to_port) {
     shell("conntrack -I -p udp -t 600 -s " + a.pod.text() + " -d " + to.text() + " --sport " + std::to_string(port) +
           " --dport " + std::to_string(to_port) + " -r " + a.nat_backend.text() + " -q " + a.pod.text() +
-          " --reply-port-src " + std::to_string(kBackendPort) + " --reply-port-dst " + std::to_string(port) +
+          " --reply-port-src " + std::to_string(backend_port) + " --reply-port-dst " + std::to_string(port) +
           " >/dev/null 2>&1");
   };
-  entry(kNatPort, a.exempt, 53);
-  entry(kPlainPort, a.nat_backend, kBackendPort);
+  entry(nat_port, a.exempt, 53);
+  entry(plain_port, a.nat_backend, backend_port);
 }
 
 void make_veth(const std::string& name, unsigned index, const MacAddress& mac) {
@@ -111,53 +111,53 @@ MacAddress router_mac() { return mac("02:cc:00:00:00:01"); }
 IpAddress rfc5549_pod() { return ip("10.1.0.7"); }
 
 const Addresses& addresses(Family family) {
-  static const Addresses kV4{.pod = ip("10.1.0.5"),
-                             .pod_gateway = ip("10.1.0.1"),
-                             .strict_subnet_pod = ip("10.1.0.8"),
-                             .other = ip("10.2.0.5"),
-                             .other_gateway = ip("10.2.0.1"),
-                             .netfilter = ip("10.1.0.6"),
-                             .down = ip("10.3.0.5"),
-                             .down_stack = ip("10.4.0.5"),
-                             .homeless = ip("10.5.0.5"),
-                             .absent = ip("10.6.0.5"),
-                             .on_transit = ip("10.7.0.5"),
-                             .node = ip("10.1.0.10"),
-                             .other_node = ip("10.2.0.10"),
-                             .docker_node = ip("172.17.0.1"),
-                             .plain_node = ip("10.8.0.10"),
-                             .exempt = ip("10.96.0.1"),
-                             .outside = ip("198.51.100.9"),
-                             .on_link = ip("10.1.7.7"),
-                             .link_local = ip("169.254.9.9"),
-                             .multicast = ip("224.0.0.251"),
-                             .loopback = ip("127.0.0.1"),
-                             .unspecified = ip("0.0.0.0"),
-                             .nat_backend = ip("203.0.113.7")};
-  static const Addresses kV6{.pod = ip("fd00:1::5"),
-                             .pod_gateway = ip("fe80::1"),
-                             .strict_subnet_pod = ip("fd00:1::8"),
-                             .other = ip("fd00:2::5"),
-                             .other_gateway = ip("fd00:2::1"),
-                             .netfilter = ip("fd00:1::6"),
-                             .down = ip("fd00:3::5"),
-                             .down_stack = ip("fd00:4::5"),
-                             .homeless = ip("fd00:5::5"),
-                             .absent = ip("fd00:6::5"),
-                             .on_transit = ip("fd00:7::5"),
-                             .node = ip("fd00:1::10"),
-                             .other_node = ip("fd00:2::10"),
-                             .docker_node = ip("fd00:17::1"),
-                             .plain_node = ip("fd00:8::10"),
-                             .exempt = ip("fd00:96::1"),
-                             .outside = ip("2001:db8::9"),
-                             .on_link = ip("fd00:1::7:7"),
-                             .link_local = ip("fe80::9"),
-                             .multicast = ip("ff02::fb"),
-                             .loopback = ip("::1"),
-                             .unspecified = ip("::"),
-                             .nat_backend = ip("2001:db8:7::7")};
-  return family == Family::v4 ? kV4 : kV6;
+  static const Addresses v4{.pod = ip("10.1.0.5"),
+                            .pod_gateway = ip("10.1.0.1"),
+                            .strict_subnet_pod = ip("10.1.0.8"),
+                            .other = ip("10.2.0.5"),
+                            .other_gateway = ip("10.2.0.1"),
+                            .netfilter = ip("10.1.0.6"),
+                            .down = ip("10.3.0.5"),
+                            .down_stack = ip("10.4.0.5"),
+                            .homeless = ip("10.5.0.5"),
+                            .absent = ip("10.6.0.5"),
+                            .on_transit = ip("10.7.0.5"),
+                            .node = ip("10.1.0.10"),
+                            .other_node = ip("10.2.0.10"),
+                            .docker_node = ip("172.17.0.1"),
+                            .plain_node = ip("10.8.0.10"),
+                            .exempt = ip("10.96.0.1"),
+                            .outside = ip("198.51.100.9"),
+                            .on_link = ip("10.1.7.7"),
+                            .link_local = ip("169.254.9.9"),
+                            .multicast = ip("224.0.0.251"),
+                            .loopback = ip("127.0.0.1"),
+                            .unspecified = ip("0.0.0.0"),
+                            .nat_backend = ip("203.0.113.7")};
+  static const Addresses v6{.pod = ip("fd00:1::5"),
+                            .pod_gateway = ip("fe80::1"),
+                            .strict_subnet_pod = ip("fd00:1::8"),
+                            .other = ip("fd00:2::5"),
+                            .other_gateway = ip("fd00:2::1"),
+                            .netfilter = ip("fd00:1::6"),
+                            .down = ip("fd00:3::5"),
+                            .down_stack = ip("fd00:4::5"),
+                            .homeless = ip("fd00:5::5"),
+                            .absent = ip("fd00:6::5"),
+                            .on_transit = ip("fd00:7::5"),
+                            .node = ip("fd00:1::10"),
+                            .other_node = ip("fd00:2::10"),
+                            .docker_node = ip("fd00:17::1"),
+                            .plain_node = ip("fd00:8::10"),
+                            .exempt = ip("fd00:96::1"),
+                            .outside = ip("2001:db8::9"),
+                            .on_link = ip("fd00:1::7:7"),
+                            .link_local = ip("fe80::9"),
+                            .multicast = ip("ff02::fb"),
+                            .loopback = ip("::1"),
+                            .unspecified = ip("::"),
+                            .nat_backend = ip("2001:db8:7::7")};
+  return family == Family::v4 ? v4 : v6;
 }
 
 std::string program_name(Program program) {

@@ -31,7 +31,7 @@ enum Device : unsigned {
   kDocker = 904,  // bears a node address, is no uplink
 };
 
-inline constexpr unsigned kMtu = 1500;  // of every uplink
+inline constexpr unsigned uplink_mtu = 1500;  // of every uplink
 
 MacAddress host_mac();
 MacAddress pod_mac(unsigned veth);
@@ -60,9 +60,9 @@ IpAddress rfc5549_pod();
 
 // NATed flows, both families: UDP pod:1111 -> exempt:53, answered by nat_backend:5353; and without NAT
 // UDP pod:2222 -> nat_backend:5353.
-inline constexpr std::uint16_t kNatPort = 1111;
-inline constexpr std::uint16_t kPlainPort = 2222;
-inline constexpr std::uint16_t kBackendPort = 5353;
+inline constexpr std::uint16_t nat_port = 1111;
+inline constexpr std::uint16_t plain_port = 2222;
+inline constexpr std::uint16_t backend_port = 5353;
 
 enum class Program { pod_egress, uplink_ingress, uplink_egress };
 std::string program_name(Program program);

@@ -3,11 +3,12 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 namespace poduplink::tests {
 namespace {
 
-constexpr std::size_t kEthernet = 14;
+constexpr std::size_t ethernet_size = 14;
 
 void put8(Octets& to, unsigned value) { to.push_back(static_cast<std::uint8_t>(value)); }
 
@@ -119,7 +120,7 @@ class Builder {
   [[nodiscard]] Octets encode4(const Ip& ip, const Octets& payload) const {
     const std::size_t words = 5 + ip.option_words;
     Octets out;
-    put8(out, (ip.version.value_or(4) << 4U) | ip.header_words.value_or(static_cast<std::uint8_t>(words)));
+    put8(out, (unsigned{ip.version.value_or(4)} << 4U) | ip.header_words.value_or(static_cast<std::uint8_t>(words)));
     put8(out, 0);
     put16(out, ip.length.value_or(static_cast<std::uint16_t>((words * 4) + payload.size())));
     put16(out, 0x1234);
@@ -238,7 +239,7 @@ IpAddress address_at(const Octets& frame, std::size_t at, std::size_t size) {
 }
 
 [[noreturn]] void no_literal(std::string_view text) {
-  std::fprintf(stderr, "bad address in a test: %.*s\n", static_cast<int>(text.size()), text.data());
+  std::fputs(("bad address in a test: " + std::string(text) + "\n").c_str(), stderr);
   std::abort();
 }
 
@@ -268,14 +269,16 @@ std::vector<Layer> solicitation(const IpAddress& target, const std::optional<Mac
   return {Icmp{.type = 135}, Raw{body}};
 }
 
-std::uint8_t ttl_of(const Octets& frame) { return frame.at(is_v6_frame(frame) ? kEthernet + 7 : kEthernet + 8); }
+std::uint8_t ttl_of(const Octets& frame) {
+  return frame.at(is_v6_frame(frame) ? ethernet_size + 7 : ethernet_size + 8);
+}
 
 IpAddress src_of(const Octets& frame) {
-  return is_v6_frame(frame) ? address_at(frame, kEthernet + 8, 16) : address_at(frame, kEthernet + 12, 4);
+  return is_v6_frame(frame) ? address_at(frame, ethernet_size + 8, 16) : address_at(frame, ethernet_size + 12, 4);
 }
 
 IpAddress dst_of(const Octets& frame) {
-  return is_v6_frame(frame) ? address_at(frame, kEthernet + 24, 16) : address_at(frame, kEthernet + 16, 4);
+  return is_v6_frame(frame) ? address_at(frame, ethernet_size + 24, 16) : address_at(frame, ethernet_size + 16, 4);
 }
 
 MacAddress src_mac_of(const Octets& frame) { return mac_at(frame, 6); }
@@ -283,18 +286,19 @@ MacAddress dst_mac_of(const Octets& frame) { return mac_at(frame, 0); }
 
 bool ip_checksum_ok(const Octets& frame) {
   if (is_v6_frame(frame)) return true;
-  const std::size_t size = std::size_t{frame.at(kEthernet)} % 16 * 4;
-  return fold(add_up(std::span(frame).subspan(kEthernet, size))) == 0;
+  const std::size_t size = std::size_t{frame.at(ethernet_size)} % 16 * 4;
+  return fold(add_up(std::span(frame).subspan(ethernet_size, size))) == 0;
 }
 
 bool transport_checksum_ok(const Octets& frame) {
   const bool v6 = is_v6_frame(frame);
-  const std::size_t header = v6 ? 40 : std::size_t{frame.at(kEthernet)} % 16 * 4;
-  const std::size_t length = v6 ? std::size_t{frame.at(kEthernet + 4)} * 256 + frame.at(kEthernet + 5)
-                                : (std::size_t{frame.at(kEthernet + 2)} * 256 + frame.at(kEthernet + 3)) - header;
-  const unsigned protocol = frame.at(v6 ? kEthernet + 6 : kEthernet + 9);
+  const std::size_t header = v6 ? 40 : std::size_t{frame.at(ethernet_size)} % 16 * 4;
+  const std::size_t length =
+      v6 ? std::size_t{frame.at(ethernet_size + 4)} * 256 + frame.at(ethernet_size + 5)
+         : (std::size_t{frame.at(ethernet_size + 2)} * 256 + frame.at(ethernet_size + 3)) - header;
+  const unsigned protocol = frame.at(v6 ? ethernet_size + 6 : ethernet_size + 9);
   const std::uint64_t pseudo = protocol == 1 ? 0 : pseudo_header(src_of(frame), dst_of(frame), protocol, length);
-  return fold(pseudo + add_up(std::span(frame).subspan(kEthernet + header, length))) == 0;
+  return fold(pseudo + add_up(std::span(frame).subspan(ethernet_size + header, length))) == 0;
 }
 
 }  // namespace poduplink::tests

@@ -27,7 +27,7 @@ MacAddress mac(std::string_view text);
 struct Ethernet {
   MacAddress src;
   MacAddress dst;
-  std::optional<std::uint16_t> type{};
+  std::optional<std::uint16_t> type;
 };
 
 struct Vlan {
@@ -48,21 +48,21 @@ struct Ip {
   IpAddress src;
   IpAddress dst;
   std::uint8_t ttl = 64;
-  bool dont_fragment = false;              // IPv4
-  bool more_fragments = false;             // IPv4
-  std::uint16_t fragment_offset = 0;       // IPv4, octets, a multiple of 8
-  unsigned option_words = 0;               // IPv4: no-operation options, in units of 4 octets
-  std::optional<std::uint8_t> protocol{};  // or next header
-  std::optional<std::uint8_t> version{};
-  std::optional<std::uint8_t> header_words{};  // IPv4: IHL as written into the header
-  std::optional<std::uint16_t> length{};       // IPv4: total length; IPv6: payload length
+  bool dont_fragment = false;            // IPv4
+  bool more_fragments = false;           // IPv4
+  std::uint16_t fragment_offset = 0;     // IPv4, octets, a multiple of 8
+  unsigned option_words = 0;             // IPv4: no-operation options, in units of 4 octets
+  std::optional<std::uint8_t> protocol;  // or next header
+  std::optional<std::uint8_t> version;
+  std::optional<std::uint8_t> header_words;  // IPv4: IHL as written into the header
+  std::optional<std::uint16_t> length;       // IPv4: total length; IPv6: payload length
 };
 
 // An IPv6 extension header: hop-by-hop 0, routing 43, authentication 51, destination 60.
 struct Extension {
   std::uint8_t type = 60;
-  unsigned size = 8;                     // octets, a multiple of 8
-  std::optional<std::uint8_t> length{};  // as written, in the header's own units
+  unsigned size = 8;                   // octets, a multiple of 8
+  std::optional<std::uint8_t> length;  // as written, in the header's own units
 };
 
 struct Fragment {
