@@ -67,6 +67,7 @@ CniResult<Setting> prepare(const Invocation& invocation, Options options) {
 
 std::vector<IpAddress> plain_addresses(const std::vector<PodAddress>& addresses) {
   std::vector<IpAddress> plain;
+  plain.reserve(addresses.size());
   for (const PodAddress& one : addresses) plain.push_back(one.address.address());
   return plain;
 }
@@ -209,6 +210,7 @@ CniResult<AddResult> attach(const Invocation& invocation, Setting& setting, cons
   PDL_CNI_TRY(stop_if_asked());
 
   std::vector<std::optional<pdl_pod>> entries;
+  entries.reserve(addresses.size());
   for (const PodAddress& one : addresses) entries.push_back(pod_entry(setting.host, one, record));
   PDL_CNI_TRY(claim(setting.host, setting.options, record, entries));
   PDL_CNI_TRY(configure_host_side(setting.host, veth, plain));

@@ -121,6 +121,7 @@ CniResult<> check_routes(Netlink& container, const Link& link, const AddResult& 
     PDL_CNI_TRY(require(route));
   }
   std::vector<IpAddress> addresses;
+  addresses.reserve(record.addresses.size());
   for (const RecordAddress& one : record.addresses) addresses.push_back(one.address.address());
   for (const ResultRoute& route : container_routes(addresses, {})) {
     if (route.gw) continue;  // a default that the IPAM plugin put elsewhere is in the previous result
