@@ -26,6 +26,7 @@
 #include "loader/publish.h"
 #include "loader/rpfilter.h"
 #include "loader/snapshot.h"
+#include "loader/version.h"
 #include "maps/bpf.h"
 #include "maps/locks.h"
 #include "maps/tables.h"
@@ -292,7 +293,7 @@ void Agent::tell(std::vector<std::string> reasons, bool retry) {
   state.ready = reasons.empty();
   state.reasons = std::move(reasons);
   state.pid = ::getpid();
-  state.version = agent_version();
+  state.version = build_version();
   state.uplinks = desired_.report;
   std::string joined;
   for (const std::string& reason : state.reasons) joined += (joined.empty() ? "" : "; ") + reason;
@@ -348,8 +349,6 @@ Result<> Agent::run() {
 }
 
 }  // namespace
-
-std::string agent_version() { return PODUPLINK_VERSION; }
 
 Result<> run_agent(const AgentOptions& options) {
   PDL_TRY_ASSIGN(AgentConfig config, load_config(options.config_path, options.config_named));

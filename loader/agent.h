@@ -21,7 +21,4 @@ struct AgentOptions {
 // nothing was changed, or it was taken back.
 Result<> run_agent(const AgentOptions& options);
 
-// The build's version.
-std::string agent_version();
-
 }  // namespace poduplink

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <map>
 
+#include <nlohmann/json.hpp>
+
 #include "loader/base/file.h"
 #include "loader/json_reader.h"
 #include "loader/net/link.h"

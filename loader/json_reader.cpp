@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loader/json_reader.h"
 
+#include <nlohmann/json.hpp>
+
 namespace poduplink {
 
 using nlohmann::json;
@@ -44,9 +46,17 @@ void ObjectReader::read(std::string_view key, bool& value) {
   if (found != nullptr && expect(*found, found->is_boolean(), key, "true or false")) value = found->get<bool>();
 }
 
-void ObjectReader::read(std::string_view key, std::string& value) {
+const std::string* ObjectReader::find_text(std::string_view key) {
   const json* found = find(key);
-  if (found != nullptr && expect(*found, found->is_string(), key, "a text")) value = found->get<std::string>();
+  if (found == nullptr || !expect(*found, found->is_string(), key, "a text")) return nullptr;
+  return &found->get_ref<const std::string&>();
+}
+
+void ObjectReader::each(std::string_view key, const std::function<void(const json&, const std::string&)>& visit) {
+  const json* found = find(key);
+  if (found == nullptr || !expect(*found, found->is_array(), key, "a list")) return;
+  std::size_t place = 0;
+  for (const json& element : *found) visit(element, formatted("{}[{}]", at(key), place++));
 }
 
 void ObjectReader::read(std::string_view key, std::uint32_t& value, std::uint32_t least, std::uint32_t most) {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a JSON document key by key and notes what is wrong by path: "uplinks[1].gateway4: …". Included by
-// the .cpp files that hold nlohmann/json anyway.
+// .cpp files that hold nlohmann/json anyway.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "loader/base/result.h"
 
@@ -31,15 +33,14 @@ class ObjectReader {
 
   // These leave the value alone where the key is absent or wrong.
   void read(std::string_view key, bool& value);
-  void read(std::string_view key, std::string& value);
   void read(std::string_view key, std::uint32_t& value, std::uint32_t least, std::uint32_t most);
 
   // Text handed to `parse`, which returns a Result; its error becomes a problem.
   template <typename Value, typename Parse>
   void read_text(std::string_view key, Value& value, const Parse& parse) {
-    const nlohmann::json* found = find(key);
-    if (found == nullptr || !expect(*found, found->is_string(), key, "a text")) return;
-    auto result = parse(found->template get_ref<const std::string&>());
+    const std::string* text = find_text(key);
+    if (text == nullptr) return;
+    auto result = parse(*text);
     if (result) {
       value = std::move(*result);
     } else {
@@ -48,13 +49,7 @@ class ObjectReader {
   }
 
   // Calls visit(element, path of the element) for each element of an array.
-  template <typename Visit>
-  void each(std::string_view key, const Visit& visit) {
-    const nlohmann::json* found = find(key);
-    if (found == nullptr || !expect(*found, found->is_array(), key, "a list")) return;
-    std::size_t place = 0;
-    for (const nlohmann::json& element : *found) visit(element, at(key) + "[" + std::to_string(place++) + "]");
-  }
+  void each(std::string_view key, const std::function<void(const nlohmann::json&, const std::string&)>& visit);
 
   // True where `fits`; else notes that the value is not what was expected.
   bool expect(const nlohmann::json& value, bool fits, std::string_view key, std::string_view what);
@@ -67,6 +62,9 @@ class ObjectReader {
   [[nodiscard]] std::string at(std::string_view key) const;
 
  private:
+  // Null where the key is absent, or no text, which is noted.
+  const std::string* find_text(std::string_view key);
+
   const nlohmann::json& object_;
   std::string path_;
   std::vector<std::string>& problems_;

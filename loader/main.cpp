@@ -16,6 +16,7 @@
 #include "loader/config.h"
 #include "loader/datapath.h"
 #include "loader/unload.h"
+#include "loader/version.h"
 #include "maps/paths.h"
 
 namespace {
@@ -72,7 +73,7 @@ void start_log(const std::string& level) {
 // The exit code where the command line alone decides it: --help, --version and mistakes.
 std::optional<int> parse_command_line(int argc, char** argv, CommandLine& line) {
   CLI::App app("poduplinkd: sends each pod's traffic out of the uplink that its address belongs to");
-  app.set_version_flag("--version", "poduplinkd " + agent_version());
+  app.set_version_flag("--version", "poduplinkd " + build_version());
   const CLI::Option* config =
       app.add_option("--config", line.agent.config_path, "configuration file")->capture_default_str();
   app.add_option("--pin-dir", line.agent.pin_dir, "folder on a bpffs for maps, programs and links")

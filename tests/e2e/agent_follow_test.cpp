@@ -2,6 +2,8 @@
 // The agent follows what happens to the node: routes, addresses, uplinks, neighbours.
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "loader/net/netns.h"
 #include "tests/e2e/agent_probe.h"
 #include "tests/harness/traffic.h"

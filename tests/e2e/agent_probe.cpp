@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <array>
 
+#include <nlohmann/json.hpp>
+
 #include "loader/net/link.h"
 #include "loader/net/netns.h"
 

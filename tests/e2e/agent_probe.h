@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "loader/base/fd.h"
 #include "loader/base/file.h"

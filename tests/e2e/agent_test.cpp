@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 
+#include <nlohmann/json.hpp>
+
 #include "loader/net/netns.h"
 #include "maps/podprog.h"
 #include "tests/e2e/agent_probe.h"
