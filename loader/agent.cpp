@@ -243,7 +243,10 @@ std::vector<std::string> Agent::detach_unwanted() {
 
 void Agent::refresh_neighbours() {
   auto neighbours = dump_neighbours(netlink_);
-  if (!neighbours) return look_again();
+  if (!neighbours) {
+    look_again();
+    return;
+  }
   snapshot_.neighbours = std::move(*neighbours);
   std::vector<std::string> problems = keep_permanent_neighbours(netlink_, desired_.neighbours, snapshot_, memory_);
   {
@@ -261,7 +264,8 @@ void Agent::look_for_conntrack() {
   const auto usable = conntrack_can_be_asked();
   if (!usable) {
     conntrack_problem_ = {usable.error().message};
-    return look_again();
+    look_again();
+    return;
   }
   conntrack_problem_.clear();
   if (!*usable) return;
@@ -334,8 +338,11 @@ Result<> Agent::run() {
   }));
   loop_.on_wake([this, &pending] {
     const Change what = std::exchange(pending, Change::none);
-    if (what == Change::neighbours) return refresh_neighbours();
-    look_again();
+    if (what == Change::neighbours) {
+      refresh_neighbours();
+    } else {
+      look_again();
+    }
   });
   if (!conntrack_) {
     loop_.every(retry_time, [this] {

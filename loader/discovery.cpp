@@ -125,7 +125,7 @@ Discovery discover_uplinks(const Snapshot& snapshot) {
           {link.index, "no default route of its own, not in the primary's subnet, no address to infer a gateway from"});
     }
   }
-  std::ranges::stable_sort(discovery.chosen, [](const ChosenUplink& one, const ChosenUplink& other) {
+  std::ranges::sort(discovery.chosen, [](const ChosenUplink& one, const ChosenUplink& other) {
     return std::pair(one.pass, one.link) < std::pair(other.pass, other.link);
   });
   return discovery;

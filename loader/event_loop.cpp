@@ -18,7 +18,7 @@ std::uint64_t now_us() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1000000U + static_cast<std::uint64_t>(now.tv_nsec) / 1000U;
 }
 
-int on_signal(sd_event_source* source, const signalfd_siginfo* info, void*) {
+int on_signal(sd_event_source* source, const signalfd_siginfo* info, void* /*unused*/) {
   if (info->ssi_signo == SIGHUP) {
     log_info("SIGHUP: the configuration is read at start only");
     return 0;
@@ -41,7 +41,7 @@ EventLoop::EventLoop() {
 }
 
 EventLoop::~EventLoop() {
-  for (Pace& pace : paces_) sd_event_source_unref(pace.source);
+  for (const Pace& pace : paces_) sd_event_source_unref(pace.source);
   sd_event_source_unref(wake_source_);
   sd_event_unref(event_);
 }

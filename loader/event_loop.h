@@ -30,7 +30,7 @@ class EventLoop {
   // Calls the wake callback once, this much later, or earlier where that was asked for already.
   void wake_in(std::chrono::microseconds delay);
   // Calls back at this pace for as long as it returns true.
-  void every(std::chrono::microseconds pace, std::function<bool()> callback);
+  void every(std::chrono::microseconds interval, std::function<bool()> callback);
 
   // READY=1 the first time that `ready` is true; STATUS= where the text changed. Nothing without systemd.
   void notify(bool ready, const std::string& status);

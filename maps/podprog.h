@@ -11,8 +11,9 @@
 namespace poduplink {
 
 // Place of our filter on the veth's clsact, and on an uplink's below kernel 6.6: behind foreign filters on
-// ingress, which take lower numbers by habit.
-inline constexpr unsigned short tc_ingress_priority = 49152;
+// ingress. The kernel gives filters without a priority 49152 and less (tcf_auto_prio), so ours is beyond that:
+// with the same number, one of another kind would keep ours out, and one of ours would run first.
+inline constexpr unsigned short tc_ingress_priority = 65520;
 inline constexpr unsigned short tc_egress_priority = 1;
 inline constexpr unsigned tc_handle = 0x70646c;  // "pdl"
 

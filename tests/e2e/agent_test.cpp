@@ -266,6 +266,30 @@ TEST_CASE("Foreign tcx programs stay, and ours stand behind them on the way in a
   REQUIRE_CLOSED(*lab);
 }
 
+TEST_CASE("By clsact, ours stand behind a foreign filter whose priority the kernel chose") {
+  auto lab = value_of(Lab::create({.uplinks = 1}));
+  const Fd foreign = load_foreign_program("foreign");
+  const std::string path = lab->folder() + "/bpf/foreign";
+  value_of(bpf::pin(foreign.get(), path));
+  value_of(lab->node().run_ok({"tc", "qdisc", "add", "dev", "eth1", "clsact"}));
+  value_of(lab->node().run_ok(
+      {"tc", "filter", "add", "dev", "eth1", "ingress", "bpf", "direct-action", "object-pinned", path}));
+  REQUIRE(programs_on(*lab, "eth1", TcHook::ingress).size() == 1);
+  value_of(lab->accept_changes());
+  Agent agent;
+  start_with(agent, *lab, {"--force-clsact"});
+  const Names names = programs_on(*lab, "eth1", TcHook::ingress);
+  REQUIRE(names.size() == 2);
+  CHECK(names.back() == "uplink_ingress");
+  value_of(agent.stop());
+  REQUIRE(value_of(lab->unload_agent()).ok());
+  CHECK(programs_on(*lab, "eth1", TcHook::ingress).size() == 1);
+  value_of(lab->node().run_ok({"tc", "qdisc", "del", "dev", "eth1", "clsact"}));
+  value_of(lab->accept_changes());
+  value_of(remove_file(path));
+  REQUIRE_CLOSED(*lab);
+}
+
 TEST_CASE("By clsact, foreign filters and a qdisc that is not ours stay, and ours have the same places") {
   auto lab = value_of(Lab::create({.uplinks = 2}));
   const Fd foreign = load_foreign_program("foreign");
