@@ -231,13 +231,14 @@ CniResult<AddResult> attach(const Invocation& invocation, Setting& setting, cons
 }  // namespace
 
 CniResult<AddResult> add_pod(const Invocation& invocation) {
-  hold_signals();
   PDL_CNI_TRY_ASSIGN(Options options, parse_options(invocation));
   PDL_CNI_TRY(refuse_previous_result(invocation));
   PDL_CNI_TRY_ASSIGN(const Ipam ipam, Ipam::find(invocation, options.ipam_timeout));
   PDL_CNI_TRY_ASSIGN(const AttachmentLock lock, lock_attachment(options, invocation.attachment()));
   PDL_CNI_TRY_ASSIGN(Setting setting, prepare(invocation, std::move(options)));
 
+  // Until here there is nothing to undo, and a signal may end the program as it likes.
+  hold_signals();
   Undo undo;
   // Before the IPAM plugin runs: one that fails may have reserved an address all the same.
   undo.add([&ipam] { ipam.undo_add(); });

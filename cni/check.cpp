@@ -195,6 +195,15 @@ CniResult<> check_entry(const Tables& tables, const Record& record, const Record
   return {};
 }
 
+// Under the lock, so that the agent is not in the middle of changing one.
+CniResult<> check_entries(const Options& options, const Tables& tables, const Record& record) {
+  PDL_CNI_TRY_ASSIGN(const auto lock, with_code(cni_code::state, GlobalLock::take(options.run_dir)));
+  for (const RecordAddress& one : record.addresses) {
+    PDL_CNI_TRY(check_entry(tables, record, one));
+  }
+  return {};
+}
+
 CniResult<> check_proxy_neighbours(Netlink& host, const Tables& tables, const Record& record) {
   const bool any = std::ranges::any_of(record.addresses, &RecordAddress::announced);
   if (!any) return {};
@@ -216,11 +225,8 @@ CniResult<> check_datapath(Netlink& host, const Options& options, const Record& 
   const bool steered =
       std::ranges::any_of(record.addresses, [](const RecordAddress& one) { return !one.uplink_name.empty(); });
   if (!steered) return {};
-  PDL_CNI_TRY_ASSIGN(const auto lock, with_code(cni_code::state, GlobalLock::take(options.run_dir)));
   PDL_CNI_TRY_ASSIGN(const Tables tables, open_datapath(options.pin_dir));
-  for (const RecordAddress& one : record.addresses) {
-    PDL_CNI_TRY(check_entry(tables, record, one));
-  }
+  PDL_CNI_TRY(check_entries(options, tables, record));
   PDL_CNI_TRY_ASSIGN(const std::string fault,
                      with_code(cni_code::datapath, check_pod_program(host, tables.folder, record.host_veth,
                                                                      record.host_veth_index, record.mode)));

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <string_view>
 
 #include "loader/base/file.h"
 
@@ -70,8 +71,19 @@ std::uint64_t pointer(const void* data) { return reinterpret_cast<std::uintptr_t
 
 std::uint32_t attach_type(TcxHook hook) { return hook == TcxHook::ingress ? attach_tcx_ingress : attach_tcx_egress; }
 
+// A map's descriptor answers the question for a program too, and its numbers mean something else there. Where
+// /proc cannot tell, nothing is said.
+Result<> require_kind(int fd, const char* what, std::string_view kind) {
+  std::array<char, 64> target{};
+  const ssize_t size = ::readlink(formatted("/proc/self/fd/{}", fd).c_str(), target.data(), target.size());
+  const std::string_view text(target.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+  if (text.empty() || text.ends_with(kind)) return {};
+  return fail_errno(EINVAL, "is no {} but {}", what, text);
+}
+
 template <typename Info>
-Result<Info> object_info(int fd, const char* what) {
+Result<Info> object_info(int fd, const char* what, std::string_view kind) {
+  PDL_TRY(require_kind(fd, what, kind));
   Info info{};
   bpf_attr attributes{};
   attributes.info.bpf_fd = static_cast<std::uint32_t>(fd);
@@ -116,7 +128,7 @@ Result<bool> is_bpffs(const std::string& folder) {
 }
 
 Result<MapInfo> map_info(int fd) {
-  PDL_TRY_ASSIGN(const bpf_map_info info, object_info<bpf_map_info>(fd, "map"));
+  PDL_TRY_ASSIGN(const bpf_map_info info, object_info<bpf_map_info>(fd, "map", "map"));
   return MapInfo{.type = info.type,
                  .id = info.id,
                  .key_size = info.key_size,
@@ -128,7 +140,7 @@ Result<MapInfo> map_info(int fd) {
 }
 
 Result<ProgramInfo> program_info(int fd) {
-  PDL_TRY_ASSIGN(const bpf_prog_info info, object_info<bpf_prog_info>(fd, "program"));
+  PDL_TRY_ASSIGN(const bpf_prog_info info, object_info<bpf_prog_info>(fd, "program", "prog"));
   ProgramInfo program{.type = info.type, .id = info.id, .name = info.name, .tag = {}};
   for (const auto octet : info.tag) program.tag += formatted("{:02x}", octet);
   return program;
@@ -184,7 +196,7 @@ Result<> update_link(int link_fd, int program_fd) {
 }
 
 Result<LinkInfo> link_info(int fd) {
-  PDL_TRY_ASSIGN(const LinkInfoBuffer info, object_info<LinkInfoBuffer>(fd, "link"));
+  PDL_TRY_ASSIGN(const LinkInfoBuffer info, object_info<LinkInfoBuffer>(fd, "link", "link"));
   const bool tcx = info.type == link_type_tcx;
   return LinkInfo{.id = info.id, .program_id = info.program_id, .ifindex = tcx ? info.tcx_ifindex : 0, .tcx = tcx};
 }

@@ -139,7 +139,7 @@ TEST_CASE("pins that are missing or wrong are named before the IPAM plugin is as
     const Fd other = value_of(bpf::open_pinned(program_pin(folder, "pod_egress")));
     value_of(bpf::pin(other.get(), map_pin(folder, "pods4")));
     code = 101;
-    text = "pods4";
+    text = "pods4: is no map but anon_inode:bpf-prog";
   }
   node.forget_calls();
   Pod changed = pod;
