@@ -80,14 +80,14 @@ TEST_CASE("An uplink goes down and comes up, is renamed and gets another MTU: it
   const int index = index_of(*lab, "eth2");
   value_of(lab->gateway(2).ip("link set eth0 down"));
   CHECK(eventually([&] { return uplink_entry(*lab, index)->state == PDL_STATE_DOWN; }));
-  CHECK(state_of(*lab, "eth2").at("state") == "down");
+  CHECK(eventually([&] { return state_of(*lab, "eth2").at("state") == "down"; }));
   value_of(lab->gateway(2).ip("link set eth0 up"));
   CHECK(eventually([&] { return uplink_entry(*lab, index)->state == PDL_STATE_UP; }));
   value_of(lab->node().ip("link set eth2 mtu 1400"));
   CHECK(eventually([&] { return entry(*lab, *pod.v4).mtu == 1400 && entry(*lab, *pod.v6).mtu == 1400; }));
   value_of(lab->node().ip("link set eth2 down\nlink set eth2 name wan.2\nlink set wan.2 up"));
   CHECK(eventually([&] { return std::string(uplink_entry(*lab, index)->name) == "wan.2"; }));
-  CHECK(state_of(*lab, "eth2").at("name") == "wan.2");
+  CHECK(eventually([&] { return state_of(*lab, "eth2").at("name") == "wan.2"; }));
   CHECK(bears_ours(*lab, "wan.2"));
   // The agent that starts now finds it under its new name all the same.
   value_of(lab->agent().kill_hard());
@@ -117,7 +117,7 @@ TEST_CASE("A vanished uplink says so in its entry, and its pods heal when it ret
   value_of(lab->node().ip("link del nic"));
   CHECK(eventually([&] { return uplink_entry(*lab, old_index)->state == PDL_STATE_DOWN; }));
   CHECK(uplink_entry(*lab, old_index)->when_down == PDL_WHEN_DOWN_STACK);
-  CHECK(state_of(*lab, "nic").at("state") == "missing");
+  CHECK(eventually([&] { return state_of(*lab, "nic").at("state") == "missing"; }));
   CHECK(agent_state(*lab).at("ready") == true);
 
   value_of(
