@@ -5,6 +5,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "maps/attachment.h"
 #include "tests/e2e/stand_in.h"
 
 using namespace poduplink;
@@ -52,7 +53,11 @@ void require_refused(StandIn& node, const std::string& result, unsigned code, co
                      const std::string& patch = {}) {
   INFO(result);
   node.forget_calls();
-  const Pod pod = value_of(node.make_pod("p", stub_pod(result, patch)));
+  Pod pod = value_of(node.make_pod("p", stub_pod(result, patch)));
+  // "OWN" stands for the name that the pod's own veth is going to have.
+  if (const auto at = pod.config.find("OWN"); at != std::string::npos) {
+    pod.config.replace(at, 3, host_veth_name(AttachmentId{"stub-ipam-eth1", pod.container_id, "eth0"}));
+  }
   const PluginAnswer answer = value_of(node->call("ADD", pod));
   INFO(answer.text());
   CHECK(answer.faults.empty());
@@ -205,6 +210,7 @@ TEST_CASE("the example IPAM results that are at fault are refused and undone") {
   }
   SECTION("16: loopback and the pod's own veth") {
     require_refused(node, named(R"({"name":"lo"})", good_ip), uplink, "lo cannot be an uplink");
+    require_refused(node, named(R"({"name":"OWN"})", good_ip), uplink, "the pod's own veth");
     require_refused(node, named(R"({"mac":"02:70:6f:64:75:70"})", good_ip), uplink, "host side of every pod's veth");
   }
   SECTION("17: another plugin's result is no place to look for uplinks") {
