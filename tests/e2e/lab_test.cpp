@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The harness itself: what it builds is there, what it should find it finds, and it leaves nothing behind.
 #include "loader/base/file.h"
-#include "tests/harness/capture.h"
+#include "tests/harness/outside.h"
 #include "tests/harness/require.h"
-#include "tests/harness/traffic.h"
 
 using namespace poduplink;
 using namespace poduplink::harness;
@@ -66,6 +65,37 @@ TEST_CASE("What a test changes on the node is found") {
   CHECK(mentions(found, "changed: sysctl ipv4/eth2/rp_filter"));
   CHECK(mentions(found, "reservation"));
   REQUIRE_FALSE(lab->close().empty());
+}
+
+TEST_CASE("A pod that leaves by a foreign uplink is found") {
+  auto lab = lab_with_agent({.uplinks = 2});
+  const Outside outside = value_of(Outside::watch(*lab));
+  const Pod pod = value_of(lab->add_pod("pod", {.uplink = 2}));
+  value_of(disable_offloads(*pod.space, "eth0"));
+  value_of(send_udp(*pod.space, {.to = Outside::echo(Family::v4)}));
+  REQUIRE(outside.at(2).wait_for(received_from(pod.v4.value())));
+  CHECK(outside.faults_from(pod.v4.value(), lab->uplink(2)).empty());
+  CHECK(mentions(outside.faults_from(pod.v4.value(), lab->uplink(1)), "left by eth2, its home is eth1"));
+  CHECK(mentions(outside.faults_from(pod.v6.value(), lab->uplink(2)), "no packet"));
+
+  // An entry with the wrong home; nobody is there to repair it.
+  value_of(lab->agent().kill_hard());
+  const Tables tables = value_of(lab->tables());
+  pdl_pod entry = value_of(tables.pods.find(pod.v4.value())).value();
+  entry.home = value_of(tables.nodes.find(lab->uplink(1).node4())).value().ifindex;
+  value_of(tables.pods.put(pod.v4.value(), entry));
+  value_of(send_udp(*pod.space, {.to = Outside::echo(Family::v4)}));
+  // The next hop is the one of eth2, which nobody has behind eth1: what is seen there is the question for it.
+  REQUIRE(outside.at(1).wait_for([&](const Frame& frame) {
+    return frame.packet.is_arp() && frame.packet.destination == lab->uplink(2).gateway4();
+  }));
+  CHECK(mentions(lab->leftovers(), "left behind: pod entry " + pod.v4->text()));
+  CHECK(mentions(lab->leftovers(), "left behind: record"));
+  CHECK(mentions(lab->leftovers(), "left behind: link " + pod.host_veth));
+  CHECK(mentions(lab->leftovers(), "reservation"));
+  value_of(lab->del_pod("pod"));
+  REQUIRE_CLEAN(*lab);
+  REQUIRE_CLOSED(*lab);
 }
 
 TEST_CASE("The reader of plugin answers finds what breaks the specification") {

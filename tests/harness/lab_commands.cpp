@@ -77,9 +77,9 @@ int lab_up(const UpRequest& request) {
   if (!request.no_agent) {
     if (const auto started = (*lab)->start_agent(config); !started) return report(started);
   }
+  const std::string agent = request.no_agent ? "no agent" : formatted("agent: process {}", (*lab)->agent().pid());
   if (const auto kept = (*lab)->release(); !kept) return report(kept);
-  print(formatted("lab '{}' is up: a node with {} uplinks{}", request.options.name, request.options.uplinks,
-                  request.no_agent ? ", no agent" : formatted(", agent {}", (*lab)->agent().pid())));
+  print(formatted("lab '{}' is up: a node with {} uplinks, {}", request.options.name, request.options.uplinks, agent));
   print(
       "next: lab add POD --uplink eth2; lab exec POD ping -c1 198.51.100.10; lab exec node bpftool map dump pinned "
       "/sys/fs/bpf/poduplink/v1/pods4; lab down");
