@@ -187,7 +187,9 @@ Result<> Datapath::pin() const {
   };
   Result<> done = pin_all();
   if (done) return done;
-  for (const std::string& path : made) (void)remove_file(path);
+  for (const std::string& path : made) {
+    if (const auto removed = remove_file(path); !removed) log_warning("{}", removed.error().message);
+  }
   // Folders with something in them stay: rmdir refuses.
   for (const std::string& path : {folder_ + "/progs", folder_ + "/links", folder_, options_.pin_dir})
     (void)::rmdir(path.c_str());

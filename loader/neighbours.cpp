@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "loader/base/log.h"
+
 namespace poduplink {
 namespace {
 
@@ -36,7 +38,10 @@ std::vector<std::string> keep_permanent_neighbours(Netlink& netlink, const std::
   }
   std::erase_if(memory.neighbours, [&](const PermanentNeighbour& old) {
     if (wanted.contains(old)) return false;
-    if (!is_wanted_address(wanted, old)) (void)delete_neighbour(netlink, old.link, old.address);
+    if (is_wanted_address(wanted, old)) return true;
+    // It went with its link, or somebody else removed it.
+    if (const auto gone = delete_neighbour(netlink, old.link, old.address); !gone)
+      log_debug("neighbour {}: {}", old.address.text(), gone.error().message);
     return true;
   });
   return problems;

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "loader/base/file.h"
+#include "loader/base/log.h"
 #include "maps/bpf.h"
 
 namespace poduplink {
@@ -24,7 +25,7 @@ std::string temporary_name(const std::string& path) {
 Result<> rename_over(const std::string& from, const std::string& path) {
   if (::rename(from.c_str(), path.c_str()) == 0) return {};
   const int code = errno;
-  (void)remove_file(from);
+  if (const auto removed = remove_file(from); !removed) log_warning("{}", removed.error().message);
   return fail_errno(code, "renaming {} to {}", from, path);
 }
 

@@ -200,7 +200,9 @@ std::vector<std::string> switch_pod_programs(Netlink& netlink, const Tables& tab
   }
   const auto pins = list_directory(tables.folder + "/links");
   for (const std::string& name : pins ? *pins : std::vector<std::string>()) {
-    if (is_pod_veth_name(name) && !living.contains(name)) (void)remove_file(link_pin(tables.folder, name));
+    if (!is_pod_veth_name(name) || living.contains(name)) continue;
+    if (const auto removed = remove_file(link_pin(tables.folder, name)); !removed)
+      problems.push_back(removed.error().message);
   }
   return problems;
 }

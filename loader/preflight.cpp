@@ -18,8 +18,6 @@
 #include "loader/net/netns.h"
 #include "maps/bpf.h"
 
-extern char** environ;
-
 namespace poduplink {
 namespace {
 

@@ -16,6 +16,7 @@
 #include "loader/base/log.h"
 #include "loader/datapath.h"
 #include "loader/memory.h"
+#include "loader/neighbours.h"
 #include "loader/pins.h"
 #include "loader/preflight.h"
 #include "loader/rpfilter.h"
@@ -127,10 +128,6 @@ void remove_filters(Netlink& netlink, const Snapshot& snapshot, const AgentMemor
   }
 }
 
-void remove_neighbours(Netlink& netlink, const AgentMemory& memory) {
-  for (const PermanentNeighbour& one : memory.neighbours) (void)delete_neighbour(netlink, one.link, one.address);
-}
-
 Result<> as_result(const Problems& problems) {
   if (problems.empty()) return {};
   std::string text;
@@ -151,7 +148,8 @@ Result<> unload_datapath(const std::string& pin_dir, const std::string& run_dir)
   Problems problems;
   remove_filters(netlink, snapshot, memory, problems);
   remove_pin_dir(pin_dir, problems);
-  remove_neighbours(netlink, memory);
+  for (const std::string& problem : keep_permanent_neighbours(netlink, {}, snapshot, memory))
+    problems.push_back(problem);
   for (const std::string& problem : manage_rp_filter({}, snapshot, memory)) problems.push_back(problem);
   note(problems, remove_file(agent_state_path(run_dir)));
   note(problems, remove_file(agent_memory_path(run_dir)));
