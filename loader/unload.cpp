@@ -75,7 +75,7 @@ void remove_pins(const std::string& folder, PinKind wanted, Problems& problems) 
   const auto names = list_directory(folder);
   if (!names) return;
   for (const std::string& name : *names) {
-    const std::string path = folder + "/" + name;
+    const std::string path = formatted("{}/{}", folder, name);
     const auto kind = pin_kind(path);
     if (!kind) {
       note(problems, Failure(kind.error()));
@@ -110,7 +110,7 @@ void remove_pin_dir(const std::string& pin_dir, Problems& problems) {
   if (!names) return;
   for (const std::string& name : *names) {
     if (is_version_name(name)) {
-      remove_version(pin_dir + "/" + name, problems);
+      remove_version(formatted("{}/{}", pin_dir, name), problems);
     } else {
       problems.push_back(formatted("{}/{} is not ours; it is left untouched", pin_dir, name));
     }

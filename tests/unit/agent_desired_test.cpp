@@ -93,6 +93,7 @@ TEST_CASE("the node's own addresses are all but loopback, link-local and exempt 
           R"({"uplinks": [{"name": "eth1", "gateway4": "10.2.0.1", "gateway6": "fe80::1"}], "exempt": ["10.96.0.0/12"]})"),
       world.snapshot, {});
   std::vector<std::string> addresses;
+  addresses.reserve(desired.nodes.size());
   for (const auto& [address, entry] : desired.nodes) addresses.push_back(address.text());
   CHECK(addresses == std::vector<std::string>{"10.1.0.4", "10.2.0.4", "10.3.0.4", "10.9.9.9", "2001:db8::4"});
   const pdl_node& of_uplink = desired.nodes.at(ip("10.2.0.4"));
@@ -113,7 +114,7 @@ TEST_CASE("an address on two interfaces is the uplink's") {
 }
 
 TEST_CASE("a full map of node addresses is a reason by name") {
-  World world = node();
+  const World world = node();
   const Desired desired =
       make_desired(config(R"({"uplinks": [{"name": "eth1"}], "mapSizes": {"nodes": 2}})"), world.snapshot, {});
   REQUIRE(desired.reasons.size() == 1);
@@ -269,7 +270,7 @@ TEST_CASE("an uplink is found again after a rename, a MAC change and a return un
 }
 
 TEST_CASE("the entry of a vanished uplink never covers another interface with its index") {
-  World world = node();
+  const World world = node();
   const UplinkMemory memory = {{"eth9", {"eth9", mac(99), 4}}};
   const Desired desired =
       make_desired(config(R"({"uplinks": [{"name": "eth9"}, {"name": "eth1"}]})"), world.snapshot, memory);

@@ -15,6 +15,7 @@ namespace {
 
 std::vector<int> links_of(const Discovery& discovery) {
   std::vector<int> links;
+  links.reserve(discovery.chosen.size());
   for (const ChosenUplink& one : discovery.chosen) links.push_back(one.link);
   return links;
 }

@@ -55,7 +55,7 @@ class World {
     return *this;
   }
 
-  World& route(const std::string& destination, std::vector<std::pair<int, std::string>> hops,
+  World& route(const std::string& destination, const std::vector<std::pair<int, std::string>>& hops,
                std::uint32_t metric = 0) {
     Route route;
     route.destination = prefix(destination);
