@@ -39,7 +39,7 @@ void require_entry(StandIn& node, const std::string& address, const std::string&
 
 // ADD, a look at it, CHECK, DEL.
 template <typename Look>
-void require_pod(StandIn& node, const std::string& result, const std::string& patch, Look look) {
+void require_pod(StandIn& node, const std::string& result, const std::string& patch, const Look& look) {
   node.forget_calls();
   const Pod pod = value_of(node->add_pod("p", stub_pod(result, patch)));
   look(pod);

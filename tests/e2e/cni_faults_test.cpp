@@ -391,7 +391,7 @@ TEST_CASE("killed at any moment, ADD leaves what DEL can clear, and can be repea
   for (int delay = 0; delay < 40; delay += 2) {
     Background plugin = start_plugin(node, "ADD", pod, log);
     std::this_thread::sleep_for(std::chrono::milliseconds(delay));
-    (void)plugin.signal(SIGKILL);
+    if (const auto killed = plugin.signal(SIGKILL); !killed) UNSCOPED_INFO(killed.error().message);  // over already
     if (plugin.wait(std::chrono::seconds(5)) == 128 + SIGKILL) ++cut_short;
     INFO("killed after " << delay << " ms");
     const PluginAnswer deleted = value_of(node->call("DEL", pod));
@@ -417,9 +417,10 @@ TEST_CASE("fifty pods at once each have their own, and all can go at once") {
   const auto all = [&](const char* verb) {
     std::vector<PluginAnswer> answers(pods.size());
     std::vector<std::thread> threads;
+    threads.reserve(10);
     for (int worker = 0; worker < 10; ++worker) {
       threads.emplace_back([&, worker] {
-        for (std::size_t i = static_cast<std::size_t>(worker); i < pods.size(); i += 10) {
+        for (auto i = static_cast<std::size_t>(worker); i < pods.size(); i += 10) {
           if (auto answer = node->call(verb, pods[i])) answers[i] = std::move(*answer);
         }
       });

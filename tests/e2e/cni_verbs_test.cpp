@@ -95,7 +95,7 @@ TEST_CASE("ADD makes what its result says, and the pod can use it at once") {
   Pod pod = value_of(node.make_pod("p", options));
   // As in a container of a runtime: IPv6 off, duplicate address detection on.
   value_of(pod.space->sysctl({"net.ipv6.conf.default.disable_ipv6=1", "net.ipv6.conf.default.accept_dad=1"}));
-  Capture far = value_of(Capture::start(node->gateway(2), "eth0"));
+  const Capture far = value_of(Capture::start(node->gateway(2), "eth0"));
   const PluginAnswer answer = value_of(node->call("ADD", pod));
   value_of(node->adopt(pod, answer));
   node->keep_pod(pod);

@@ -24,9 +24,7 @@ struct Destroy {
   void operator()(pdl_datapath* object) const { pdl_datapath::destroy(object); }
 };
 
-int be_quiet(libbpf_print_level level, const char* format, va_list arguments) {
-  return level == LIBBPF_WARN ? std::vfprintf(stderr, format, arguments) : 0;
-}
+int be_quiet(libbpf_print_level /*level*/, const char* /*format*/, va_list /*arguments*/) { return 0; }
 
 Result<> pin_object(bpf_object* object, const std::string& folder) {
   bpf_map* map = nullptr;
@@ -60,7 +58,8 @@ Result<Pod> StandIn::make_pod(const std::string& name, const PodOptions& options
 
 StandIn::~StandIn() {
   for (const auto& space : spaces_) {
-    if (space->valid()) (void)space->remove();
+    if (!space->valid()) continue;
+    if (const auto gone = space->remove(); !gone) FAIL_CHECK(gone.error().message);
   }
   for (const std::string& line : lab_->leftovers()) FAIL_CHECK(line);
   if (const auto gone = unpin(); !gone) FAIL_CHECK(gone.error().message);
@@ -135,7 +134,7 @@ std::vector<IpamCall> StandIn::calls() const {
   return calls;
 }
 
-void StandIn::forget_calls() const { (void)remove_file(calls_path()); }
+void StandIn::forget_calls() const { value_of(remove_file(calls_path())); }
 
 std::string StandIn::verbs() const {
   std::string text;

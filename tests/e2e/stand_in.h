@@ -44,7 +44,7 @@ class StandIn {
   // Takes all pins away.
   Result<> unpin();
   // Writes the entry of an uplink of the lab.
-  Result<> manage(unsigned uplink, pdl_role role = PDL_ROLE_HOME);
+  Result<> manage(unsigned number, pdl_role role = PDL_ROLE_HOME);
   Result<> set_uplink(const std::string& link, const pdl_uplink& entry);
   [[nodiscard]] Result<pdl_uplink> uplink_entry(const std::string& link) const;
   [[nodiscard]] Result<int> link_index(const std::string& link) const;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,5 +35,5 @@ inline std::unique_ptr<Lab> lab_with_agent(LabOptions options = {}, const std::s
 }  // namespace poduplink::harness
 
 // The lab is as clean as before the first pod; says what is not.
-#define REQUIRE_CLEAN(lab) REQUIRE(::poduplink::harness::lines_of((lab).leftovers()) == "")
-#define REQUIRE_CLOSED(lab) REQUIRE(::poduplink::harness::lines_of((lab).close()) == "")
+#define REQUIRE_CLEAN(lab) REQUIRE_THAT(::poduplink::harness::lines_of((lab).leftovers()), Catch::Matchers::Equals(""))
+#define REQUIRE_CLOSED(lab) REQUIRE_THAT(::poduplink::harness::lines_of((lab).close()), Catch::Matchers::Equals(""))
