@@ -26,10 +26,11 @@ TEST_CASE("A lab has a node whose uplinks reach their gateways and the outside a
   REQUIRE(link.find("mtu 1400") != std::string::npos);
   REQUIRE(link.find("02:00:00:00:02:02") != std::string::npos);
 
-  Capture first = value_of(Capture::start(lab->gateway(1), "eth0"));
-  Capture second = value_of(Capture::start(lab->gateway(2), "eth0"));
+  const Capture first = value_of(Capture::start(lab->gateway(1), "eth0"));
+  const Capture second = value_of(Capture::start(lab->gateway(2), "eth0"));
   const IpAddress outside = *IpAddress::parse(outside4);
-  EchoServer server = value_of(EchoServer::start(lab->gateway(1), {{outside, 7}, {*IpAddress::parse(outside6), 7}}));
+  const EchoServer server =
+      value_of(EchoServer::start(lab->gateway(1), {{outside, 7}, {*IpAddress::parse(outside6), 7}}));
   REQUIRE(value_of(exchange_udp(lab->node(), {.to = {outside, 7}, .payload = "over UDP"})) == "over UDP");
   REQUIRE(value_of(exchange_tcp(lab->node(), {.to = {*IpAddress::parse(outside6), 7}, .payload = "TCP"})) == "TCP");
   REQUIRE(server.clients().front().address == lab->uplink(1).node4());

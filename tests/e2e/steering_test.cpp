@@ -9,6 +9,7 @@
 
 using namespace poduplink;
 using namespace poduplink::harness;
+using Catch::Matchers::Equals;
 
 namespace {
 
@@ -39,7 +40,7 @@ void talk(const Namespace& from, const Endpoint& to) {
 void leaves_by_home(const Lab& lab, const Pod& pod, const Outside& outside) {
   for (const Family family : families) {
     talk(*pod.space, Outside::echo(family));
-    CHECK(lines_of(outside.faults_from(address_of(pod, family), lab.uplink(pod.uplink))) == "");
+    CHECK_THAT(lines_of(outside.faults_from(address_of(pod, family), lab.uplink(pod.uplink))), Equals(""));
     const auto home = both(received_from(address_of(pod, family)), sent_to(Outside::address(family)));
     const auto number = [&](bool (Decoded::*is)() const) {
       return outside.at(pod.uplink).count(both(home, [is](const Frame& frame) { return (frame.packet.*is)(); }));
@@ -171,7 +172,7 @@ TEST_CASE("Two pods added at the same moment, 200 times over, each leave by thei
     outside.clear();
   }
   REQUIRE_CLEAN(*lab);
-  for (Pod& pod : pods) value_of(pod.space->remove());
+  for (const Pod& pod : pods) value_of(pod.space->remove());
   REQUIRE_CLOSED(*lab);
 }
 
@@ -209,7 +210,7 @@ TEST_CASE("A caller from outside who comes in by another uplink is answered by t
     const Endpoint to{address_of(pod, family), echo_port};
     value_of(send_udp(lab->gateway(1), {.to = to, .from = Outside::address(family)}));
     REQUIRE(outside.at(2).wait_for(received_from(to.address)));
-    CHECK(lines_of(outside.faults_from(to.address, lab->uplink(2))) == "");
+    CHECK_THAT(lines_of(outside.faults_from(to.address, lab->uplink(2))), Equals(""));
     // And by its own.
     CHECK(value_of(exchange_tcp(lab->gateway(2), {.to = to, .from = Outside::address(family)})) == "poduplink");
   }
@@ -262,7 +263,7 @@ TEST_CASE("A call to a ClusterIP leaves by the pod's uplink after the node's DNA
       for (std::size_t i = calls; i < clients.size(); ++i)
         CHECK(clients[i].address == address_of(pod, clients[i].address.family()));
       for (const Family family : families)
-        CHECK(lines_of(outside.faults_from(address_of(pod, family), lab->uplink(uplink))) == "");
+        CHECK_THAT(lines_of(outside.faults_from(address_of(pod, family), lab->uplink(uplink))), Equals(""));
       leaves_by_home(*lab, pod, outside);
       value_of(lab->del_pod("pod"));
     }
@@ -281,7 +282,7 @@ TEST_CASE("A packet steered late while the MAC of its gateway is unknown waits a
     value_of(lab->node().run_ok({"ip", "neighbour", "flush", "all"}));
     value_of(send_udp(*pod.space, {.to = Outside::echo(family)}));
     CHECK(outside.at(2).wait_for(received_from(address_of(pod, family))));
-    CHECK(lines_of(outside.faults_from(address_of(pod, family), lab->uplink(2))) == "");
+    CHECK_THAT(lines_of(outside.faults_from(address_of(pod, family), lab->uplink(2))), Equals(""));
   }
   REQUIRE_CLOSED(*lab);
 }

@@ -2,7 +2,6 @@
 #include "tests/harness/agent.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <thread>
 
@@ -69,7 +69,7 @@ bool Agent::running() const {
 
 pid_t Agent::pid() const { return foreign_pid_ > 0 ? foreign_pid_ : process_.pid(); }
 
-Result<> Agent::kill(int signal) {
+Result<> Agent::kill(int signal) const {
   if (!running()) return fail("no agent runs");
   if (::kill(pid(), signal) != 0) return fail_errno(errno, "signal {} to agent {}", signal, pid());
   return {};
@@ -94,8 +94,8 @@ Result<> Agent::stop() {
   auto status = wait();
   if (!status) {
     const std::string said = log();
-    (void)kill_hard();
-    return fail("{}; its log:\n{}", status.error().message, said);
+    const auto killed = kill_hard();
+    return fail("{}{}; its log:\n{}", status.error().message, killed ? "" : ", and " + killed.error().message, said);
   }
   if (*status != 0) return fail("agent ended with {} at SIGTERM; its log:\n{}", *status, log());
   return {};

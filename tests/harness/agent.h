@@ -33,7 +33,7 @@ class Agent {
 
   [[nodiscard]] bool running() const;
   [[nodiscard]] pid_t pid() const;
-  Result<> kill(int signal);
+  Result<> kill(int signal) const;
   // Waits for its end: exit code or 128 + signal. Errors: ETIMEDOUT.
   Result<int> wait(std::chrono::milliseconds timeout = std::chrono::seconds(10));
   // SIGTERM and wait. Errors: it did not end, or not with 0; with its log.

@@ -123,7 +123,7 @@ struct Capture::State {
 };
 
 Capture::Capture(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Capture::Capture(Capture&&) noexcept = default;
+Capture::Capture(Capture&& other) noexcept = default;
 
 Capture& Capture::operator=(Capture&& other) noexcept {
   state_.swap(other.state_);

@@ -29,8 +29,8 @@ class Capture {
  public:
   // Errors: ENODEV naming the interface.
   static Result<Capture> start(const Namespace& space, const std::string& interface);
-  Capture(Capture&&) noexcept;
-  Capture& operator=(Capture&&) noexcept;
+  Capture(Capture&& other) noexcept;
+  Capture& operator=(Capture&& other) noexcept;
   ~Capture();
 
   // A copy of what has come so far.

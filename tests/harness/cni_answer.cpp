@@ -79,7 +79,10 @@ class ResultReader {
   }
 
   void check_interfaces(const AddResult& result) {
-    if (result.interfaces.empty()) return fault("no interfaces");
+    if (result.interfaces.empty()) {
+      fault("no interfaces");
+      return;
+    }
     for (std::size_t i = 0; i + 1 < result.interfaces.size(); ++i) {
       if (!result.interfaces[i].sandbox.empty()) fault(result.interfaces[i].name + " has a sandbox");
     }
@@ -134,8 +137,8 @@ PluginAnswer read_answer(const Invocation& invocation, Outcome outcome) {
   PluginAnswer answer;
   answer.process = std::move(outcome);
   const Outcome& process = answer.process;
-  if (process.timed_out) answer.faults.push_back("it did not end");
-  if (process.held_open) answer.faults.push_back("a child of it kept its output open");
+  if (process.timed_out) answer.faults.emplace_back("it did not end");
+  if (process.held_open) answer.faults.emplace_back("a child of it kept its output open");
   const bool succeeded = process.status == 0;
   if (succeeded && !prints_a_document(invocation.verb)) {
     if (!process.out.empty()) answer.faults.push_back("output of a successful " + invocation.verb);
@@ -143,11 +146,11 @@ PluginAnswer read_answer(const Invocation& invocation, Outcome outcome) {
   }
   const Json json = parse(process.out);
   if (!json.is_object()) {
-    answer.faults.push_back("standard output is not one JSON object");
+    answer.faults.emplace_back("standard output is not one JSON object");
   } else if (!succeeded) {
     read_error(invocation, json, answer);
   } else if (json.contains("code")) {
-    answer.faults.push_back("an error with exit code 0");
+    answer.faults.emplace_back("an error with exit code 0");
   } else if (invocation.verb == "ADD") {
     ResultReader(invocation, json, answer).read();
   }

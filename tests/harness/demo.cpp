@@ -2,7 +2,7 @@
 #include "tests/harness/demo.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -21,9 +21,9 @@ constexpr unsigned pings = 2;
 constexpr unsigned expected = datagrams + pings;
 constexpr auto patience = std::chrono::milliseconds(1500);
 
-void progress(const std::string& line) { std::fprintf(stderr, "demo: %s\n", line.c_str()); }
+void progress(const std::string& line) { std::cerr << "demo: " << line << "\n"; }
 
-void print(const std::string& line) { std::printf("%s\n", line.c_str()); }
+void print(const std::string& line) { std::cout << line << "\n"; }
 
 const char* ipam_title(Ipam kind) {
   if (kind == Ipam::poduplink) return "poduplink-ipam";
@@ -153,11 +153,11 @@ class Demo {
     PDL_TRY_ASSIGN(const std::string text, lab_->node().run_ok({"bpftool", "-j", "map", "dump", "pinned", pin}));
     const Json list = Json::parse(text, nullptr, false);
     if (!list.is_array()) return fail("bpftool map dump of {}: {}", pin, text);
-    Json entries = Json::array();
+    std::vector<Json> entries;
     for (const Json& entry : list) entries.push_back(entry.contains("formatted") ? entry["formatted"] : entry);
     // A hash map has an order of its own.
-    std::sort(entries.begin(), entries.end(), [](const Json& a, const Json& b) { return a["key"] < b["key"]; });
-    return entries;
+    std::ranges::sort(entries, [](const Json& a, const Json& b) { return a["key"] < b["key"]; });
+    return Json(entries);
   }
 
   std::unique_ptr<Lab> lab_;
@@ -232,7 +232,7 @@ int run_demo(bool json) {
   isolate(true);
   const auto report = Demo().run();
   if (!report) {
-    std::fprintf(stderr, "demo: error: %s\n", report.error().message.c_str());
+    progress("error: " + report.error().message);
     if (json) print(Json{{"passed", false}, {"error", report.error().message}}.dump(2));
     return 1;
   }

@@ -145,7 +145,7 @@ struct EchoServer::State {
 };
 
 EchoServer::EchoServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
-EchoServer::EchoServer(EchoServer&&) noexcept = default;
+EchoServer::EchoServer(EchoServer&& other) noexcept = default;
 
 EchoServer& EchoServer::operator=(EchoServer&& other) noexcept {
   state_.swap(other.state_);

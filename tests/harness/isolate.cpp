@@ -2,16 +2,16 @@
 #include "tests/harness/isolate.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 
 #include "loader/base/file.h"
 
@@ -20,8 +20,8 @@ namespace {
 
 [[noreturn]] void refuse(const char* step, bool required) {
   const std::string reason = errno_text(errno);
-  std::fprintf(stderr, "%s: %s: %s (root with CAP_SYS_ADMIN is needed)\n", required ? "error" : "skipped", step,
-               reason.c_str());
+  std::cerr << (required ? "error" : "skipped") << ": " << step << ": " << reason
+            << " (root with CAP_SYS_ADMIN is needed)\n";
   std::exit(required ? 1 : skipped);
 }
 
@@ -70,8 +70,8 @@ Result<std::string> other_processes() {
   PDL_TRY_ASSIGN(const std::vector<std::string> entries, list_directory("/proc"));
   std::string found;
   for (const std::string& entry : entries) {
-    if (!std::all_of(entry.begin(), entry.end(), [](char c) { return c >= '0' && c <= '9'; })) continue;
-    const pid_t pid = std::atoi(entry.c_str());
+    if (entry.find_first_not_of("0123456789") != std::string::npos) continue;
+    const auto pid = static_cast<pid_t>(std::strtol(entry.c_str(), nullptr, 10));
     if (pid == 1 || pid == getpid()) continue;
     const auto name = read_file("/proc/" + entry + "/comm");
     if (name) found += (found.empty() ? "" : ", ") + entry + " " + name->substr(0, name->find('\n'));

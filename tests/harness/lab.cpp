@@ -8,8 +8,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
+#include <iostream>
 #include <thread>
 
 #include "loader/base/file.h"
@@ -63,7 +63,7 @@ Result<std::vector<std::string>> attached_programs(const Namespace& space, const
 // The kernel detaches a link whose last pin is gone in a work item of its own: a moment later.
 Result<std::vector<std::string>> programs_after_unload(const Namespace& space, const std::vector<std::string>& links) {
   for (int attempt = 0; attempt < 100; ++attempt) {
-    PDL_TRY_ASSIGN(const std::vector<std::string> found, attached_programs(space, links));
+    PDL_TRY_ASSIGN(std::vector<std::string> found, attached_programs(space, links));
     if (found.empty()) return found;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -116,7 +116,8 @@ Result<std::unique_ptr<Lab>> Lab::create(LabOptions options) {
   if (path_exists(lab->folder())) return fail_errno(EEXIST, "lab '{}' ({})", lab->options_.name, lab->folder());
   if (auto built = lab->build(); !built) {
     std::vector<std::string> problems;
-    (void)lab->take_down(problems);
+    if (auto down = lab->take_down(problems); !down) problems.push_back(std::move(down.error().message));
+    for (const std::string& problem : problems) built.error().message += "; then " + problem;
     return fail_within(std::move(built.error()), "building the lab");
   }
   lab->closed_ = false;
@@ -318,7 +319,7 @@ std::vector<std::string> Lab::remove_by_force(const std::string& name) {
   LabOptions options;
   options.name = name;
   Lab lab(std::move(options));
-  if (lab.load_agent() && lab.agent_.running() && lab.agent_.kill_hard()) removed.push_back("agent");
+  if (lab.load_agent() && lab.agent_.running() && lab.agent_.kill_hard()) removed.emplace_back("agent");
   const auto names = list_directory("/run/netns");
   for (const std::string& other : names.value_or(std::vector<std::string>{})) {
     if (other.starts_with(lab.namespace_name("")) && run_ok({.argv = {"ip", "netns", "delete", other}}))
@@ -326,7 +327,7 @@ std::vector<std::string> Lab::remove_by_force(const std::string& name) {
   }
   std::vector<std::string> problems;
   const bool there = path_exists(lab.folder());
-  (void)lab.take_down(problems);
+  if (const auto down = lab.take_down(problems); !down) return removed;
   if (there && !path_exists(lab.folder())) removed.push_back(lab.folder());
   return removed;
 }
@@ -335,7 +336,7 @@ Lab::~Lab() {
   if (closed_) return;
   for (const std::string& line : close()) {
     ++failures;
-    std::fprintf(stderr, "lab '%s' at its end: %s\n", options_.name.c_str(), line.c_str());
+    std::cerr << "lab '" << options_.name << "' at its end: " << line << "\n";
   }
 }
 

@@ -121,7 +121,7 @@ class Lab {
   // A pod with its namespace, that nothing was added to.
   Result<Pod> make_pod(const std::string& name, const PodOptions& options = {});
   // The configuration that make_pod takes for these options.
-  [[nodiscard]] std::string pod_config(const PodOptions& options);
+  [[nodiscard]] std::string pod_config(const PodOptions& asked);
   // One verb of the plugin for this pod, in the node. Thread-safe.
   [[nodiscard]] Result<PluginAnswer> call(const std::string& verb, const Pod& pod) const;
   // The plugin with a raw environment (nothing else is inherited) and input.

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <iostream>
 
 #include "loader/base/fd.h"
 #include "loader/base/file.h"
@@ -22,22 +22,28 @@ namespace {
 constexpr const char* default_run_folder = "/run/poduplink";
 
 int report(const Error& error) {
-  std::fprintf(stderr, "lab: error: %s\n", error.message.c_str());
+  std::cerr << "lab: error: " << error.message << "\n";
   return 1;
 }
 
 int report(const Result<>& result) { return result ? 0 : report(result.error()); }
 
-void print(const std::string& line) { std::printf("%s\n", line.c_str()); }
+// Flushed: a program may take this one's place next.
+void print(const std::string& line) { std::cout << line << "\n" << std::flush; }
+
+// The error of what was done comes before the one of keeping the lab.
+Result<> keep_up(Lab& lab, Result<> done) {
+  auto kept = lab.release();
+  return done ? kept : done;
+}
 
 // Opens the lab, alone among the commands for it, and keeps it up whatever comes of `use`.
 Result<> with_lab(const std::string& name, const std::function<Result<>(Lab&)>& use) {
   auto folder = open_file("/run/poduplink-lab/" + name, O_RDONLY | O_DIRECTORY);
   if (folder) flock(folder->get(), LOCK_EX);
   PDL_TRY_ASSIGN(const std::unique_ptr<Lab> lab, Lab::open(name));
-  Result<> used = use(*lab);
-  Result<> kept = lab->release();
-  return used ? kept : used;
+  PDL_TRY(keep_up(*lab, use(*lab)));
+  return {};
 }
 
 std::string pod_line(const Pod& pod) {
@@ -116,6 +122,7 @@ int lab_exec(const std::string& lab, const std::string& where, const std::vector
          1);
   std::vector<std::string> texts = command;
   std::vector<char*> argv;
+  argv.reserve(texts.size() + 1);
   for (std::string& text : texts) argv.push_back(text.data());
   argv.push_back(nullptr);
   execvp(argv[0], argv.data());
@@ -150,11 +157,11 @@ int lab_down(const std::string& lab, bool force) {
   auto opened = Lab::open(lab);
   if (!opened) {
     report(opened.error());
-    std::fprintf(stderr, "lab: `lab down --force` removes what is left of a broken lab\n");
+    std::cerr << "lab: `lab down --force` removes what is left of a broken lab\n";
     return 1;
   }
   const std::vector<std::string> problems = (*opened)->close();
-  for (const std::string& line : problems) std::fprintf(stderr, "lab: %s\n", line.c_str());
+  for (const std::string& line : problems) std::cerr << "lab: " << line << "\n";
   rmdir(default_run_folder);  // made for `lab exec`; stays where somebody else uses it
   if (!problems.empty()) return 1;
   print(formatted("lab '{}' is down, nothing is left", lab));

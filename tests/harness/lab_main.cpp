@@ -94,7 +94,7 @@ void describe_add(CLI::App& app, Arguments& arguments) {
 // where they look like options.
 std::vector<std::string> split_command(std::vector<std::string>& words) {
   std::vector<std::string> rest;
-  const auto exec = std::find(words.begin(), words.end(), "exec");
+  const auto exec = std::ranges::find(words, "exec");
   const auto is_option = [](const std::string& word) { return word.starts_with('-'); };
   if (words.end() - exec < 3 || std::any_of(exec + 1, exec + 2, is_option)) return rest;
   auto command = exec + 2;
@@ -165,7 +165,7 @@ int main(int argc, char** argv) {
   try {
     std::vector<std::string> words(argv + 1, argv + argc);
     arguments.rest = split_command(words);
-    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    std::ranges::reverse(words);  // as CLI11 wants them
     app.parse(words);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : usage_error;

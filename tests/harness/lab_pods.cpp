@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pods of the lab: their configuration, the plugin's verbs, and what has to be true after them.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -83,10 +84,8 @@ Result<Json> show_link(const Namespace& space, const std::string& name) {
 }
 
 bool has_flag(const Json& link, const char* flag) {
-  for (const Json& entry : link.value("flags", Json::array())) {
-    if (entry == flag) return true;
-  }
-  return false;
+  const Json flags = link.value("flags", Json::array());
+  return std::ranges::any_of(flags, [&](const Json& entry) { return entry == flag; });
 }
 
 Result<> check_link(const Json& link, const std::string& name, const std::string& mac, unsigned mtu) {
@@ -284,8 +283,9 @@ Result<Pod> Lab::add_pod(const std::string& name, const PodOptions& options) {
   }
   if (!adopted) {
     // A runtime sends DEL after an ADD that failed.
-    (void)call("DEL", pod);
-    (void)pod.space->remove();
+    if (const auto deleted = call("DEL", pod); !deleted || !deleted->ok())
+      adopted.error().message += "; then DEL: " + (deleted ? deleted->text() : deleted.error().message);
+    if (const auto gone = pod.space->remove(); !gone) adopted.error().message += "; " + gone.error().message;
     return Failure(std::move(adopted.error()));
   }
   keep_pod(pod);

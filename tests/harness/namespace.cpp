@@ -18,7 +18,7 @@ Result<Namespace> Namespace::create(const std::string& name) {
   // Both are needed: the kernel takes the greater of the two for an interface. `default` is copied into each new one.
   if (ready) ready = made->sysctl({"net.ipv6.conf.all.accept_dad=0", "net.ipv6.conf.default.accept_dad=0"});
   if (!ready) {
-    (void)made->remove();
+    if (const auto gone = made->remove(); !gone) return fail("{}; {}", ready.error().message, gone.error().message);
     return Failure(std::move(ready.error()));
   }
   return made;
@@ -58,7 +58,7 @@ Result<> Namespace::sysctl(const std::vector<std::string>& settings) const {
     const std::size_t equals = setting.find('=');
     if (equals == std::string::npos || !setting.starts_with("net")) return fail("sysctl '{}'", setting);
     std::string name = setting.substr(4, equals - 4);
-    if (name.find('/') == std::string::npos) std::replace(name.begin(), name.end(), '.', '/');
+    if (name.find('/') == std::string::npos) std::ranges::replace(name, '.', '/');
     PDL_TRY(write_net_sysctl(name, setting.substr(equals + 1)));
   }
   return {};

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "loader/base/file.h"
@@ -258,7 +258,7 @@ Result<std::string> run_ok(const Command& command) {
 }
 
 Result<Background> Background::start(const Command& command, const std::string& log_path, bool detached) {
-  PDL_TRY_ASSIGN(Fd log, open_file(log_path, O_WRONLY | O_CREAT | O_APPEND | O_TRUNC, 0600));
+  PDL_TRY_ASSIGN(const Fd log, open_file(log_path, O_WRONLY | O_CREAT | O_APPEND | O_TRUNC, 0600));
   PDL_TRY_ASSIGN(const Fd nothing, open_file("/dev/null", O_RDONLY));
   ChildSetup setup;
   setup.input = nothing.get();

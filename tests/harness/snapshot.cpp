@@ -40,7 +40,7 @@ Result<> add_links(const Namespace& space, Snapshot& into) {
     for (const Json& address : link.value("addr_info", Json::array())) {
       const std::string prefix =
           formatted("{}/{}", address.value("local", std::string()), address.value("prefixlen", 0));
-      into.items["address " + prefix + " on " + name] =
+      into.items[formatted("address {} on {}", prefix, name)] =
           chosen(address, {"scope", "tentative", "dadfailed", "deprecated", "noprefixroute"});
     }
   }
@@ -54,7 +54,7 @@ Result<> add_list(const Namespace& space, const std::string& kind, std::vector<s
     Json plain = entry;
     for (const char* passing : {"expires", "cacheinfo", "used", "refcnt", "confirmed", "updated", "probes"})
       plain.erase(passing);
-    into.items[kind + " " + plain.dump()] = "";
+    into.items[formatted("{} {}", kind, plain.dump())] = "";
   }
   return {};
 }
@@ -69,7 +69,7 @@ Result<> add_settings(const Namespace& space, const std::vector<std::string>& up
       PDL_TRY_ASSIGN(const std::vector<std::string> names, list_directory(folder));
       for (const std::string& name : names) {
         // The secret is random, and some are write-only.
-        const auto value = read_file(folder + "/" + name);
+        const auto value = read_file(formatted("{}/{}", folder, name));
         if (name != "stable_secret" && value)
           into.items[formatted("sysctl {}/{}/{}", family, link, name)] = value->substr(0, value->find('\n'));
       }
@@ -100,11 +100,11 @@ std::vector<std::string> differences(const Snapshot& before, const Snapshot& now
     if (found == now.items.end()) {
       lines.push_back("gone: " + name);
     } else if (found->second != value) {
-      lines.push_back("changed: " + name + ": " + value + " -> " + found->second);
+      lines.push_back(formatted("changed: {}: {} -> {}", name, value, found->second));
     }
   }
   for (const auto& [name, value] : now.items) {
-    if (!before.items.contains(name)) lines.push_back("left behind: " + name + (value.empty() ? "" : " " + value));
+    if (!before.items.contains(name)) lines.push_back(formatted("left behind: {} {}", name, value));
   }
   return lines;
 }

@@ -22,8 +22,6 @@
 #include "loader/base/fd.h"
 #include "loader/base/file.h"
 
-extern char** environ;
-
 namespace {
 
 using Json = nlohmann::json;
@@ -38,7 +36,7 @@ int error(const Json& config, unsigned code, const std::string& message) {
   return 1;
 }
 
-void record_call(const std::string& path, const std::string& input) {
+poduplink::Result<> record_call(const std::string& path, const std::string& input) {
   Json environment = Json::object();
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -48,8 +46,8 @@ void record_call(const std::string& path, const std::string& input) {
   }
   const Json line = {{"verb", variable("CNI_COMMAND")}, {"env", environment}, {"stdin", input}};
   // One write with O_APPEND: calls at the same time do not mix.
-  const auto file = poduplink::open_file(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
-  if (file) (void)poduplink::write_all(file->get(), line.dump() + "\n");
+  PDL_TRY_ASSIGN(const poduplink::Fd file, poduplink::open_file(path, O_WRONLY | O_CREAT | O_APPEND, 0600));
+  return poduplink::write_all(file.get(), line.dump() + "\n");
 }
 
 Json azure_result(const Json& config, const Json& azure) {
@@ -100,13 +98,18 @@ int serve(const std::string& input) {
   const Json ipam = config.value("ipam", Json::object());
   const std::string verb = variable("CNI_COMMAND");
   const std::string folder = ipam.value("dataDir", "");
-  if (!folder.empty()) (void)poduplink::make_directories(folder);
-  if (ipam.contains("calls")) record_call(ipam["calls"].get<std::string>(), input);
+  poduplink::Result<> ready;
+  if (!folder.empty()) ready = poduplink::make_directories(folder);
+  if (ready && ipam.contains("calls")) ready = record_call(ipam["calls"].get<std::string>(), input);
+  if (!ready) return error(config, 5, ready.error().message);
   if (const int code = misbehave(ipam.value("behave", Json::object()).value(verb, ""), config); code >= 0) return code;
   const std::string reservation =
       folder.empty() ? "" : folder + "/" + variable("CNI_CONTAINERID") + "-" + variable("CNI_IFNAME");
   if (verb == "ADD") return add(config, ipam, reservation);
-  if (verb == "DEL" && !reservation.empty()) (void)poduplink::remove_file(reservation);
+  if (verb == "DEL" && !reservation.empty()) {
+    if (const auto removed = poduplink::remove_file(reservation); !removed)
+      return error(config, 5, removed.error().message);
+  }
   if (verb == "VERSION")
     std::cout << Json{{"cniVersion", "1.1.0"}, {"supportedVersions", {"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}}}
               << "\n";

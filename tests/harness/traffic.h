@@ -51,8 +51,8 @@ class EchoServer {
  public:
   // Errors: EADDRNOTAVAIL, EADDRINUSE naming the endpoint.
   static Result<EchoServer> start(const Namespace& space, const std::vector<Endpoint>& endpoints);
-  EchoServer(EchoServer&&) noexcept;
-  EchoServer& operator=(EchoServer&&) noexcept;
+  EchoServer(EchoServer&& other) noexcept;
+  EchoServer& operator=(EchoServer&& other) noexcept;
   ~EchoServer();
 
   // Who asked so far, in order, as the server saw them.
