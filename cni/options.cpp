@@ -20,7 +20,7 @@ constexpr MacAddress host_mac(std::array<std::uint8_t, 6>(PDL_HOST_MAC));
 CniResult<> read_mode(const Section& root, Options& options) {
   PDL_CNI_TRY_ASSIGN(const auto mode, root.text("mode"));
   if (!mode || *mode == "fast") return {};
-  if (*mode != "netfilter") return root.fault("mode", "is neither \"fast\" nor \"netfilter\"");
+  if (*mode != "netfilter") return root.fault("mode", R"(is neither "fast" nor "netfilter")");
   options.mode = PDL_MODE_NETFILTER;
   return {};
 }

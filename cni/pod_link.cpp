@@ -116,9 +116,9 @@ std::vector<ResultRoute> container_routes(const std::vector<IpAddress>& addresse
     to_gateway.dst = host_prefix(link_gateway(family));
     routes.push_back(to_gateway);
   }
-  const auto add = [&](ResultRoute route) {
+  const auto add = [&](const ResultRoute& route) {
     const auto twin = std::ranges::find_if(routes, [&](const ResultRoute& other) { return same_place(other, route); });
-    if (twin == routes.end()) routes.push_back(std::move(route));
+    if (twin == routes.end()) routes.push_back(route);
   };
   for (const ResultRoute& given : from_ipam) {
     if (!has_family(addresses, given.dst.family())) {
@@ -129,7 +129,7 @@ std::vector<ResultRoute> container_routes(const std::vector<IpAddress>& addresse
     route.dst = given.dst.subnet();
     route.gw = link_gateway(route.dst.family());
     route.scope.reset();  // of a route by a gateway it can only be universe
-    add(std::move(route));
+    add(route);
   }
   for (const Family family : {Family::v4, Family::v6}) {
     const auto is_default = [family](const ResultRoute& route) {
@@ -139,7 +139,7 @@ std::vector<ResultRoute> container_routes(const std::vector<IpAddress>& addresse
     ResultRoute route;
     route.dst = default_prefix(family);
     route.gw = link_gateway(family);
-    add(std::move(route));
+    add(route);
   }
   return routes;
 }

@@ -98,6 +98,7 @@ Result<Child> start(const ProcessRequest& request) {
   PDL_TRY_ASSIGN(Pipe failure, make_pipe());
   std::vector<std::string> variables = request.environment;
   std::vector<char*> environment;
+  environment.reserve(variables.size() + 1);
   for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);
 
@@ -197,7 +198,10 @@ class Conversation {
     end_it(ProcessEnd::flooding);
   }
 
-  void pass_errors() { (void)write_all(STDERR_FILENO, read_some(child_.errors)); }
+  void pass_errors() {
+    // Nobody can be told that standard error cannot be written.
+    [[maybe_unused]] const auto written = write_all(STDERR_FILENO, read_some(child_.errors));
+  }
 
   void note_end() {
     ended_ = true;

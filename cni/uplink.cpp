@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "cni/spec/environment.h"
+#include "loader/base/address.h"
 
 namespace poduplink {
 namespace {
@@ -34,7 +34,7 @@ CniResult<UplinkName> name_of_interface(const ResultInterface& interface, std::s
   if (name.name.empty() && interface.mac.empty()) {
     return cni_fail(cni_code::uplink, "{} has neither name nor MAC", name.origin);
   }
-  if (!name.name.empty() && !is_valid_interface_name(name.name)) {
+  if (!name.name.empty() && !is_interface_name(name.name)) {
     return cni_fail(cni_code::uplink, "{}: \"{}\" cannot be the name of an interface", name.origin, name.name);
   }
   if (!interface.mac.empty()) {
@@ -159,7 +159,7 @@ CniResult<UplinkName> parse_uplink_key(const std::string& value) {
     name.mac = *mac;
     return name;
   }
-  if (!is_valid_interface_name(value)) {
+  if (!is_interface_name(value)) {
     return cni_fail(cni_code::bad_config, "key 'uplink': \"{}\" is neither a MAC nor the name of an interface", value);
   }
   name.name = value;

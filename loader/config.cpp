@@ -7,9 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "loader/base/address.h"
 #include "loader/base/file.h"
 #include "loader/json_reader.h"
-#include "loader/net/link.h"
 
 namespace poduplink {
 namespace {

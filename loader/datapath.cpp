@@ -30,8 +30,11 @@ std::string last_warning;
 
 int log_libbpf(libbpf_print_level level, const char* format, va_list arguments) {
   std::array<char, 2048> text{};
-  // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the format is libbpf's.
+  // The format is libbpf's.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
   const int size = std::vsnprintf(text.data(), text.size(), format, arguments);
+#pragma GCC diagnostic pop
   std::string line(text.data());
   while (!line.empty() && line.back() == '\n') line.pop_back();
   if (level == LIBBPF_WARN) last_warning = line;

@@ -50,7 +50,7 @@ class Datapath {
 
   // The same program once more, as another object on the same maps: the kernel takes one program only once at
   // a hook, so moving it needs a second to stand in.
-  [[nodiscard]] Result<Fd> load_again(const std::string& program) const;
+  [[nodiscard]] Result<Fd> load_again(const std::string& name) const;
 
  private:
   Datapath(DatapathOptions options, std::string folder, pdl_datapath* skeleton);

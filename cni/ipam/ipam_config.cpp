@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "loader/base/address.h"
+
 namespace poduplink::ipam {
 namespace {
 
@@ -23,7 +25,7 @@ CniResult<std::optional<IpAddress>> address(const Section& section, std::string_
 CniResult<std::string> parse_uplink(const Section& section) {
   PDL_CNI_TRY_ASSIGN(auto uplink, section.text("uplink"));
   if (!uplink) return section.fault("uplink", "is missing");
-  if (!is_valid_interface_name(*uplink) && !MacAddress::parse(*uplink)) {
+  if (!is_interface_name(*uplink) && !MacAddress::parse(*uplink)) {
     return section.fault("uplink", "is neither the name of an interface nor a MAC address");
   }
   return std::move(*uplink);

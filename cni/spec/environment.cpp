@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "loader/base/address.h"
+
 namespace poduplink {
 namespace {
 
@@ -84,7 +86,7 @@ CniResult<> check_environment(const Environment& environment, Verb verb) {
     return cni_fail(cni_code::bad_environment, "CNI_CONTAINERID: '{}' has characters that are not allowed",
                     environment.container_id);
   }
-  if (!is_valid_interface_name(environment.ifname)) {
+  if (!is_interface_name(environment.ifname)) {
     return cni_fail(cni_code::bad_environment, "CNI_IFNAME: '{}' cannot be the name of an interface",
                     environment.ifname);
   }
@@ -94,12 +96,6 @@ CniResult<> check_environment(const Environment& environment, Verb verb) {
 bool is_valid_identifier(std::string_view text) {
   return !text.empty() && is_alphanumeric(text.front()) &&
          std::ranges::all_of(text, [](char c) { return is_alphanumeric(c) || c == '_' || c == '.' || c == '-'; });
-}
-
-bool is_valid_interface_name(std::string_view name) {
-  if (name.empty() || name.size() > 15 || name == "." || name == "..") return false;
-  return std::ranges::none_of(name,
-                              [](char c) { return c == '/' || c == ':' || c == ' ' || (c >= '\t' && c <= '\r'); });
 }
 
 CniArgs::CniArgs(std::string_view text) {

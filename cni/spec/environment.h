@@ -42,9 +42,6 @@ CniResult<> check_environment(const Environment& environment, Verb verb);
 // The alphabet of container IDs and network names: begins alphanumeric, goes on with [A-Za-z0-9_.-].
 bool is_valid_identifier(std::string_view text);
 
-// A name that the kernel takes for an interface: 1 to 15 octets, no blank, '/' or ':', neither "." nor "..".
-bool is_valid_interface_name(std::string_view name);
-
 // CNI_ARGS, "K=V;K=V". Never an error: an item without '=' is left out, a value may contain '='.
 class CniArgs {
  public:

@@ -172,4 +172,11 @@ std::string MacAddress::text() const {
                    octets_[4], octets_[5]);
 }
 
+bool is_interface_name(std::string_view name) {
+  constexpr std::size_t most = 15;  // IFNAMSIZ without the final zero
+  if (name.empty() || name.size() > most || name == "." || name == "..") return false;
+  return std::ranges::none_of(
+      name, [](char c) { return c == '/' || c == ':' || c == '\0' || c == ' ' || (c >= '\t' && c <= '\r'); });
+}
+
 }  // namespace poduplink

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// IP addresses, prefixes and MACs as values. Octets are in the order of the wire; no host-order integers.
+// IP addresses, prefixes, MACs and names of interfaces as values. Octets are in the order of the wire; no host-order
+// integers.
 #pragma once
 
 #include <array>
@@ -120,5 +121,8 @@ class MacAddress {
  private:
   std::array<std::uint8_t, 6> octets_{};
 };
+
+// A name that the kernel takes for an interface: 1 to 15 octets, no blank, '/' or ':', neither "." nor "..".
+bool is_interface_name(std::string_view name);
 
 }  // namespace poduplink

@@ -134,10 +134,4 @@ Result<> set_link_up(Netlink& netlink, int index) {
   return {};
 }
 
-bool is_interface_name(std::string_view name) {
-  if (name.empty() || name.size() >= IFNAMSIZ || name == "." || name == "..") return false;
-  return std::ranges::none_of(
-      name, [](char c) { return c == '/' || c == ':' || c == '\0' || c == ' ' || (c >= '\t' && c <= '\r'); });
-}
-
 }  // namespace poduplink

@@ -63,7 +63,4 @@ Result<> delete_link(Netlink& netlink, int index);
 
 Result<> set_link_up(Netlink& netlink, int index);
 
-// "eth1" can be an interface name: 1 to 15 octets, no '/', ':' or white space, neither "." nor "..".
-bool is_interface_name(std::string_view name);
-
 }  // namespace poduplink

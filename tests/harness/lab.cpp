@@ -299,7 +299,8 @@ Result<> Lab::take_down(std::vector<std::string>& problems) {
   pods_.clear();
   others_.clear();
   gateways_.clear();
-  umount2((folder() + "/bpf").c_str(), 0);
+  // Detached: whoever still has a file of it open must not spoil the next lab of this name.
+  umount2((folder() + "/bpf").c_str(), MNT_DETACH);
   std::error_code error;
   std::filesystem::remove_all(folder(), error);
   if (error) problems.push_back(folder() + ": " + error.message());
