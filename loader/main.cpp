@@ -42,7 +42,7 @@ void write_log_line(LogLevel level, std::string_view line) {
 // The journal has its own time stamps and reads the level from a prefix.
 class JournalLevel final : public spdlog::custom_flag_formatter {
  public:
-  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& target) override {
+  void format(const spdlog::details::log_msg& message, const std::tm& /*time*/, spdlog::memory_buf_t& target) override {
     const char* prefix = "<6>";
     if (message.level == spdlog::level::debug) prefix = "<7>";
     if (message.level == spdlog::level::warn) prefix = "<4>";

@@ -112,8 +112,10 @@ TEST_CASE(
   for (const char* name : {"a", "b"}) {
     const std::string& veth = lab->pod(name).host_veth;
     const pdl_mode mode = std::string(name) == "a" ? PDL_MODE_FAST : PDL_MODE_NETFILTER;
-    CHECK(value_of(check_pod_program(netlink, version_dir(lab->pin_dir(), PDL_ABI_VERSION), veth, index_of(*lab, veth),
-                                     mode)) == "");
+    const std::string fault = value_of(
+        check_pod_program(netlink, version_dir(lab->pin_dir(), PDL_ABI_VERSION), veth, index_of(*lab, veth), mode));
+    INFO(fault);
+    CHECK(fault.empty());
   }
   REQUIRE_CLOSED(*lab);
 }

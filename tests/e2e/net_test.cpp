@@ -179,7 +179,7 @@ TEST_CASE("only network namespaces are opened as such, and the thread comes back
     CHECK(error_of(open_netns(path)) == EINVAL);
   }
   CHECK(error_of(open_netns("/run/netns/none")) == ENOENT);
-  VethPair pair;
+  const VethPair pair;
   const Fd home = value_of(current_netns());
   {
     const auto scope = value_of(NetnsScope::enter(pair.pod_space.fd()));
