@@ -63,5 +63,5 @@ TEST_CASE("agent.json has the keys that the plugin and poduplinkctl read") {
   CHECK(line.at("role") == "home");
   CHECK(line.at("state") == "up");
   CHECK(line.at("how") == "configured");
-  CHECK(line.at("reason") == "");
+  CHECK(line.at("reason").get<std::string>().empty());
 }
