@@ -74,12 +74,21 @@ Result<std::vector<std::string>> programs_after_unload(const Namespace& space, c
 
 unsigned failures_at_end() { return failures; }
 
-std::string program_folder() {
+namespace {
+
+std::string find_program_folder() {
   std::array<char, 4096> buffer{};
   const ssize_t size = readlink("/proc/self/exe", buffer.data(), buffer.size());
   const std::filesystem::path program(std::string(buffer.data(), size > 0 ? static_cast<std::size_t>(size) : 0));
   const std::filesystem::path folder = program.parent_path();
   return folder.filename() == "tests" ? folder.parent_path().string() : folder.string();
+}
+
+}  // namespace
+
+std::string program_folder() {
+  static const std::string folder = find_program_folder();
+  return folder;
 }
 
 std::string Uplink::name() const { return formatted("eth{}", number); }
