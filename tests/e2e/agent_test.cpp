@@ -237,6 +237,7 @@ TEST_CASE("A pin that is something else is named and left untouched") {
 }
 
 TEST_CASE("Foreign tcx programs stay, and ours stand behind them on the way in and before them on the way out") {
+  if (!bpf::have_tcx()) SKIP("the kernel has no tcx");
   auto lab = value_of(Lab::create({.uplinks = 1}));
   const Fd early = load_foreign_program("early");
   const Fd late = load_foreign_program("late");
