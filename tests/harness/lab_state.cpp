@@ -23,7 +23,8 @@ void read_options(const Json& json, LabOptions& options) {
   options.uplinks = json.value("uplinks", 0U);
   options.unlisted_default = json.value("unlistedDefault", false);
   options.addressless = json.value("addressless", false);
-  for (const auto& [number, octets] : json.value("mtu", Json::object()).items())
+  const Json mtu = json.value("mtu", Json::object());
+  for (const auto& [number, octets] : mtu.items())
     options.mtu[static_cast<unsigned>(std::stoul(number))] = octets.get<unsigned>();
 }
 
