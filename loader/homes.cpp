@@ -77,7 +77,7 @@ void accept_or_refuse(Home& home, const Snapshot& snapshot) {
 void find_by_config(Home& home, const Snapshot& snapshot) {
   const UplinkConfig& config = home.config;
   if (config.name.empty()) {
-    MacMatch match = find_by_mac(snapshot, *config.mac);
+    const MacMatch match = find_by_mac(snapshot, *config.mac);
     home.link = match.link;
     home.problem = match.link != nullptr || !match.problem.empty() ? match.problem : "no interface has this MAC";
     home.refused = !match.problem.empty();
