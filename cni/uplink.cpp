@@ -79,19 +79,6 @@ CniResult<std::optional<UplinkName>> name_for_ip(const AddResult& result, const 
   return name_of_interface(result.interfaces[*only], *only);
 }
 
-// Of several links with one MAC: the ones that no other link stands on or above for that MAC.
-std::vector<const Link*> leading_links(const std::vector<const Link*>& same_mac, const HostView& view) {
-  std::vector<const Link*> leading;
-  for (const Link* link : same_mac) {
-    if (link->master != 0) continue;
-    const auto parent = std::ranges::find_if(
-        view.links, [&](const Link& other) { return link->is_stacked() && other.index == link->parent; });
-    if (parent != view.links.end() && parent->mac == link->mac) continue;
-    leading.push_back(link);
-  }
-  return leading;
-}
-
 std::string names_of(const std::vector<const Link*>& links) {
   std::string text;
   for (const Link* link : links) {
@@ -126,7 +113,7 @@ Result<const Link*> find_by_mac(const UplinkName& wanted, const HostView& view) 
     return Failure(Error{ENODEV, formatted("uplink {} not found (named by {})", wanted.text(), wanted.origin)});
   }
   if (links.size() == 1) return links.front();
-  const auto leading = leading_links(links, view);
+  const auto leading = leading_links(view.links, *wanted.mac);
   if (leading.size() == 1) return leading.front();
   return fail("uplink {} is ambiguous: {} have it ({})", wanted.text(), names_of(links), wanted.origin);
 }

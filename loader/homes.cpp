@@ -22,14 +22,13 @@ struct MacMatch {
 };
 
 MacMatch find_by_mac(const Snapshot& snapshot, const MacAddress& mac) {
+  const auto is_none = [](const Link* link) { return is_pod_veth(*link) || link->is_loopback(); };
   std::vector<const Link*> all;
-  std::vector<const Link*> own;
   for (const Link& link : snapshot.links) {
-    if (link.mac != mac || is_pod_veth(link) || link.is_loopback()) continue;
-    all.push_back(&link);
-    const Link* parent = link.is_stacked() ? snapshot.find(link.parent) : nullptr;
-    if (link.master == 0 && (parent == nullptr || parent->mac != mac)) own.push_back(&link);
+    if (link.mac == mac && !is_none(&link)) all.push_back(&link);
   }
+  std::vector<const Link*> own = leading_links(snapshot.links, mac);
+  std::erase_if(own, is_none);
   if (own.size() == 1) return {own.front(), {}};
   if (all.empty()) return {nullptr, {}};
   return {nullptr, formatted("several interfaces have the MAC {}: {}", mac.text(), joined_names(all))};

@@ -87,6 +87,17 @@ Result<std::vector<Link>> dump_links(Netlink& netlink) {
   return links;
 }
 
+std::vector<const Link*> leading_links(const std::vector<Link>& links, const MacAddress& mac) {
+  std::vector<const Link*> leading;
+  for (const Link& link : links) {
+    if (link.mac != mac || link.master != 0) continue;
+    const auto parent =
+        std::ranges::find_if(links, [&](const Link& other) { return link.is_stacked() && other.index == link.parent; });
+    if (parent == links.end() || parent->mac != mac) leading.push_back(&link);
+  }
+  return leading;
+}
+
 Result<> create_veth(Netlink& netlink, const VethRequest& request) {
   ifinfomsg up = link_header();
   up.ifi_flags = IFF_UP;

@@ -44,6 +44,10 @@ Result<Link> find_link(Netlink& netlink, int index);
 Result<Link> find_link_by_name(Netlink& netlink, const std::string& name);
 Result<std::vector<Link>> dump_links(Netlink& netlink);
 
+// Of the links that bear a MAC those that speak for it: not enslaved, and without a parent of the same MAC (a bond
+// stands for its slaves, a device for its VLANs). The pointers lead into `links`.
+std::vector<const Link*> leading_links(const std::vector<Link>& links, const MacAddress& mac);
+
 // What one RTM_NEWLINK makes: both ends with final names, MACs and MTU, the peer in its namespace. The host's
 // end is up; the peer is not (the kernel refuses that here): set_link_up() in its namespace.
 struct VethRequest {
