@@ -65,6 +65,7 @@ CniError datapath_error(Error error, const std::string& pin_dir) {
         return {cni_code::datapath, formatted("pin directory {} is on no bpffs: none is mounted there", pin_dir),
                 std::move(error.message)};
       }
+      if (current_abi(pin_dir)) return {cni_code::datapath, "a pin is missing: " + error.message, {}};
       return {cni_code::agent_missing, formatted("nothing is pinned in {}: the agent has not run", pin_dir),
               std::move(error.message)};
     }

@@ -27,6 +27,7 @@
 #include "loader/rpfilter.h"
 #include "loader/snapshot.h"
 #include "loader/version.h"
+#include "maps/agent_state.h"
 #include "maps/bpf.h"
 #include "maps/locks.h"
 #include "maps/tables.h"
@@ -309,7 +310,8 @@ void Agent::tell(std::vector<std::string> reasons, bool retry) {
     }
   }
   if (state_ != state) {
-    if (const auto stored = store_state(options_.run_dir, state); !stored) log_error("{}", stored.error().message);
+    if (const auto stored = store_agent_state(options_.run_dir, state); !stored)
+      log_error("{}", stored.error().message);
   }
   remember();
   const auto homes =

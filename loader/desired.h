@@ -13,6 +13,7 @@
 #include "loader/config.h"
 #include "loader/snapshot.h"
 #include "maps/abi.h"
+#include "maps/agent_state.h"
 
 namespace poduplink {
 
@@ -27,20 +28,6 @@ struct KnownUplink {
 
 // By UplinkConfig::label(); discovered ones by "discovered " and the MAC of their first sight.
 using UplinkMemory = std::map<std::string, KnownUplink>;
-
-// One interface that the agent manages, or should and cannot: a line of RUN_DIR/agent.json.
-struct UplinkReport {
-  std::string configured;  // name or MAC in the configuration; empty where the agent found it
-  std::string name;
-  std::string mac;
-  int ifindex = 0;     // 0: there is none
-  std::string role;    // "home", "transit", "none"
-  std::string state;   // "up", "down", "missing", "refused"
-  std::string how;     // how it came to be managed
-  std::string reason;  // what is wrong with it; empty where nothing is
-
-  friend bool operator==(const UplinkReport&, const UplinkReport&) = default;
-};
 
 struct DesiredUplink {
   int index = 0;

@@ -7,14 +7,11 @@
 
 #include "loader/base/file.h"
 #include "loader/base/log.h"
-#include "maps/paths.h"
 
 namespace poduplink {
 namespace {
 
 using nlohmann::json;
-
-constexpr unsigned readable_by_all = 0644;
 
 std::string text_of(const json& document) {
   return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
@@ -83,30 +80,6 @@ AgentMemory load_memory(const std::string& run_dir) {
 
 Result<> store_memory(const std::string& run_dir, const AgentMemory& memory) {
   return write_file_atomically(agent_memory_path(run_dir), write_memory_text(memory));
-}
-
-std::string write_state_text(const AgentState& state) {
-  json uplinks = json::array();
-  for (const UplinkReport& line : state.uplinks) {
-    uplinks.push_back({{"name", line.name},
-                       {"configured", line.configured},
-                       {"mac", line.mac},
-                       {"ifindex", line.ifindex},
-                       {"role", line.role},
-                       {"state", line.state},
-                       {"how", line.how},
-                       {"reason", line.reason}});
-  }
-  const json document = {{"ready", state.ready},
-                         {"reasons", state.reasons},
-                         {"pid", state.pid},
-                         {"version", state.version},
-                         {"uplinks", uplinks}};
-  return text_of(document);
-}
-
-Result<> store_state(const std::string& run_dir, const AgentState& state) {
-  return write_file_atomically(agent_state_path(run_dir), write_state_text(state), readable_by_all);
 }
 
 }  // namespace poduplink

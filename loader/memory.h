@@ -39,18 +39,4 @@ Result<AgentMemory> parse_memory_text(const std::string& text);
 AgentMemory load_memory(const std::string& run_dir);
 Result<> store_memory(const std::string& run_dir, const AgentMemory& memory);
 
-// RUN_DIR/agent.json: what the plugin's STATUS and poduplinkctl read.
-struct AgentState {
-  bool ready = false;
-  std::vector<std::string> reasons;  // why not
-  int pid = 0;
-  std::string version;
-  std::vector<UplinkReport> uplinks;
-
-  friend bool operator==(const AgentState&, const AgentState&) = default;
-};
-
-std::string write_state_text(const AgentState& state);
-Result<> store_state(const std::string& run_dir, const AgentState& state);
-
 }  // namespace poduplink

@@ -77,6 +77,14 @@ Result<> attach_pod_program(Netlink& netlink, const std::string& version_folder,
   return {};
 }
 
+Result<> find_pod_program(const std::string& version_folder) {
+  const std::string path = program_pin(version_folder, pod_program);
+  PDL_TRY_ASSIGN(const Fd program, bpf::open_pinned(path));
+  const auto info = bpf::program_info(program.get());
+  if (!info) return fail_within(info.error(), path);
+  return {};
+}
+
 Result<std::string> check_pod_program(Netlink& netlink, const std::string& version_folder, const std::string& veth_name,
                                       int veth_index, pdl_mode mode) {
   PDL_TRY_ASSIGN(const Fd program, bpf::open_pinned(program_pin(version_folder, pod_program)));

@@ -22,6 +22,9 @@ inline constexpr unsigned tc_handle = 0x70646c;  // "pdl"
 Result<> attach_pod_program(Netlink& netlink, const std::string& version_folder, const std::string& veth_name,
                             int veth_index, pdl_mode mode);
 
+// Whether there is a program to attach. Errors: ENOENT with the pin that is missing, or what stands in its place.
+Result<> find_pod_program(const std::string& version_folder);
+
 // Empty where this build's pinned pod_egress is attached; else what is wrong, for CHECK and the agent.
 Result<std::string> check_pod_program(Netlink& netlink, const std::string& version_folder, const std::string& veth_name,
                                       int veth_index, pdl_mode mode);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GC and STATUS, sent as libcni sends them.
-#include <catch2/matchers/catch_matchers_string.hpp>
+// GC, sent as libcni sends it.
 #include <thread>
 
 #include "maps/attachment.h"
@@ -8,7 +7,6 @@
 
 using namespace poduplink;
 using namespace poduplink::harness;
-using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -107,23 +105,4 @@ TEST_CASE("GC leaves an attachment alone that is being added") {
   CHECK(node.verbs() == "ADD GC");
   CHECK(entries(node) == 1);
   CHECK(value_of(node->call("DEL", pod)).ok());
-}
-
-TEST_CASE("STATUS says whether an ADD could work, and why not") {
-  StandIn node;
-  const std::string config = node->pod_config(pod_on(1, "one"));
-  CHECK(call(node, "STATUS", config).ok());
-  CHECK(node.verbs() == "STATUS");
-  const PluginAnswer no_ipam = call(node, "STATUS", value_of(merged(config, R"({"ipam":{"type":"no-such-ipam"}})")));
-  CHECK(no_ipam.code == 50);
-  CHECK_THAT(no_ipam.message, ContainsSubstring("no-such-ipam"));
-  const PluginAnswer refused =
-      call(node, "STATUS", value_of(merged(config, R"({"ipam":{"behave":{"STATUS":"fail"}}})")));
-  CHECK(refused.code == 111);
-  value_of(node.unpin());
-  const PluginAnswer no_agent = call(node, "STATUS", config);
-  CHECK(no_agent.code == 50);
-  CHECK_THAT(no_agent.message, ContainsSubstring("the agent has not run"));
-  CHECK(call(node, "STATUS", value_of(merged(config, R"({"cniVersion":"1.0.0"})"))).code == 1);
-  value_of(node.pin());
 }

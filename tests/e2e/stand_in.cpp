@@ -13,6 +13,7 @@
 #include "loader/base/file.h"
 #include "loader/net/link.h"
 #include "loader/net/netns.h"
+#include "maps/agent_state.h"
 #include "maps/paths.h"
 
 namespace poduplink::harness {
@@ -48,6 +49,7 @@ StandIn::StandIn(StandInOptions options) : options_(std::move(options)) {
   lab_ = value_of(Lab::create(options_.lab));
   value_of(pin());
   for (const unsigned number : lab_->uplink_numbers()) value_of(manage(number));
+  value_of(say());
 }
 
 Result<Pod> StandIn::make_pod(const std::string& name, const PodOptions& options) {
@@ -89,6 +91,11 @@ Result<> StandIn::unpin() {
   std::filesystem::remove_all(lab_->pin_dir(), error);
   if (error) return fail("{}: {}", lab_->pin_dir(), error.message());
   return {};
+}
+
+Result<> StandIn::say(const std::vector<std::string>& reasons) {
+  PDL_TRY(make_directories(lab_->run_dir()));
+  return store_agent_state(lab_->run_dir(), {.ready = reasons.empty(), .reasons = reasons, .version = "stand-in"});
 }
 
 Result<int> StandIn::link_index(const std::string& link) const {

@@ -43,6 +43,8 @@ class StandIn {
   Result<> pin();
   // Takes all pins away.
   Result<> unpin();
+  // Writes agent.json: ready, or why not.
+  Result<> say(const std::vector<std::string>& reasons = {});
   // Writes the entry of an uplink of the lab.
   Result<> manage(unsigned number, pdl_role role = PDL_ROLE_HOME);
   Result<> set_uplink(const std::string& link, const pdl_uplink& entry);

@@ -43,25 +43,3 @@ TEST_CASE("a memory that cannot be read is an empty one, and an absent one too")
     CHECK(load_memory(run_dir) == AgentMemory{});
   }
 }
-
-TEST_CASE("agent.json has the keys that the plugin and poduplinkctl read") {
-  AgentState state;
-  state.reasons = {"eth1: not found"};
-  state.pid = 42;
-  state.version = "1.2.3";
-  state.uplinks.push_back({"eth1", "wan1", "02:00:00:00:00:03", 3, "home", "up", "configured", ""});
-  const nlohmann::json document = nlohmann::json::parse(write_state_text(state));
-  CHECK(document.at("ready") == false);
-  CHECK(document.at("reasons").at(0) == "eth1: not found");
-  CHECK(document.at("pid") == 42);
-  CHECK(document.at("version") == "1.2.3");
-  const nlohmann::json& line = document.at("uplinks").at(0);
-  CHECK(line.at("configured") == "eth1");
-  CHECK(line.at("name") == "wan1");
-  CHECK(line.at("mac") == "02:00:00:00:00:03");
-  CHECK(line.at("ifindex") == 3);
-  CHECK(line.at("role") == "home");
-  CHECK(line.at("state") == "up");
-  CHECK(line.at("how") == "configured");
-  CHECK(line.at("reason").get<std::string>().empty());
-}
