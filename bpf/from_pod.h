@@ -66,13 +66,29 @@ static __always_inline int to_local_pod(struct __sk_buff *skb, const struct pack
 	return deliver(skb, p, to);
 }
 
-/* The next router cannot take it whole: the stack fragments it where the sender lets it. */
-static __always_inline int too_big(struct __sk_buff *skb, const struct packet *p)
+/* The uplink cannot take it whole: the stack fragments it where the sender allows that, else the sender is
+ * told, as by the router that the pod knows. */
+static __always_inline int too_big(struct __sk_buff *skb, struct packet *p, __u32 mtu)
 {
-	return p->ip.flags & HDR_DF ? drop(skb, p, PDL_VERDICT_too_big) : pass(PDL_VERDICT_too_big);
+	union address gateway = {};
+	struct macs macs = {.src = PDL_HOST_MAC};
+
+	if (!(p->ip.flags & HDR_DF))
+		return pass(PDL_VERDICT_too_big);
+	if (p->family == 4)
+		gateway = (union address){PDL_POD_GATEWAY4};
+	else
+		gateway = (union address){PDL_POD_GATEWAY6};
+	count(PDL_VERDICT_too_big);
+	tell(skb, p, PDL_VERDICT_too_big);
+	if (make_too_big(skb, p, &gateway, mtu))
+		return TC_ACT_SHOT;
+	__builtin_memcpy(macs.dst, p->eth.h_source, sizeof(macs.dst));
+	bpf_skb_store_bytes(skb, 0, &macs, sizeof(macs), 0);
+	return bpf_redirect_peer(skb->ifindex, 0);
 }
 
-static __always_inline int to_uplink(struct __sk_buff *skb, const struct packet *p, const struct pdl_pod *pod)
+static __always_inline int to_uplink(struct __sk_buff *skb, struct packet *p, const struct pdl_pod *pod)
 {
 	struct pdl_uplink *home = find_home(pod);
 	struct bpf_redir_neigh nh = {};
@@ -83,7 +99,7 @@ static __always_inline int to_uplink(struct __sk_buff *skb, const struct packet 
 	if (!home || home->state != PDL_STATE_UP || !pod_next_hop(&nh, p, pod))
 		return drop(skb, p, PDL_VERDICT_uplink_down);
 	if (is_too_big(skb, p, home->mtu))
-		return too_big(skb, p);
+		return too_big(skb, p, home->mtu);
 	stats = stats_of(pod->home);
 	if (stats)
 		stats->out_redirects++;
@@ -100,17 +116,10 @@ static __always_inline enum pdl_way way_of_frame(struct __sk_buff *skb)
 	return skb->pkt_type == PACKET_MULTICAST ? PDL_WAY_MULTICAST : PDL_WAY_FAST;
 }
 
-static __always_inline bool is_too_big_for_home(struct __sk_buff *skb, const struct packet *p,
-						const struct pdl_pod *pod)
-{
-	struct pdl_uplink *home = find_home(pod);
-
-	return home && is_too_big(skb, p, home->mtu);
-}
-
 static __always_inline int packet_from_pod(struct __sk_buff *skb, struct packet *p, struct pdl_pod *pod)
 {
 	enum pdl_way why = way_of_frame(skb);
+	struct pdl_uplink *home;
 	struct pdl_pod *to;
 
 	if (why == PDL_WAY_FAST)
@@ -123,8 +132,9 @@ static __always_inline int packet_from_pod(struct __sk_buff *skb, struct packet 
 	if (why == PDL_WAY_NETFILTER) {
 		/* The answer to a packet that is too big must not depend on what netfilter would do to it,
 		 * but only where the packet would otherwise have left here. */
-		if (!to && is_too_big_for_home(skb, p, pod) && way_of_packet(skb, p) == PDL_WAY_FAST)
-			return too_big(skb, p);
+		home = to ? NULL : find_home(pod);
+		if (home && is_too_big(skb, p, home->mtu) && way_of_packet(skb, p) == PDL_WAY_FAST)
+			return too_big(skb, p, home->mtu);
 		return pass(PDL_VERDICT_stack_netfilter);
 	}
 	if (to)

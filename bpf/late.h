@@ -15,6 +15,23 @@ static __always_inline bool stays(const struct packet *p, const struct pdl_pod *
 	       is_exempt(p->family, &p->ip.dst) || find_pod(p->family, &p->ip.dst);
 }
 
+/* The sender is told by way of the host's stack, as if a router behind the uplink had done it: only the stack
+ * can translate the quote of a flow that it NATs. What lets the flow's answers in lets this in. */
+static __always_inline int late_too_big(struct __sk_buff *skb, struct packet *p, __u32 ifindex,
+					const struct pdl_uplink *home, bool readable)
+{
+	struct macs macs = {.src = PDL_HOST_MAC};
+	union address from = p->ip.dst;
+
+	count(PDL_VERDICT_late_too_big);
+	tell(skb, p, PDL_VERDICT_late_too_big);
+	if (!readable || !(p->ip.flags & HDR_DF) || make_too_big(skb, p, &from, home->mtu))
+		return TC_ACT_SHOT;
+	__builtin_memcpy(macs.dst, home->mac, sizeof(macs.dst));
+	bpf_skb_store_bytes(skb, 0, &macs, sizeof(macs), 0);
+	return bpf_redirect(ifindex, BPF_F_INGRESS);
+}
+
 /* To where the source address belongs. home is NULL where that uplink is missing, nh where no next hop is. */
 static __always_inline int steer(struct __sk_buff *skb, struct packet *p, __u32 ifindex,
 				 const struct pdl_uplink *home, struct bpf_redir_neigh *nh, __u32 verdict)
@@ -22,15 +39,15 @@ static __always_inline int steer(struct __sk_buff *skb, struct packet *p, __u32 
 	const __u8 nobody[ETH_ALEN] = {};
 	struct bpf_tunnel_key no_tunnel = {};
 	struct pdl_uplink_stats *stats;
-
 	/* For the size of segments and for the ports of an event; where it fails there are none. */
-	parse_transport(skb, p);
+	bool readable = !parse_transport(skb, p);
+
 	if (home && home->state != PDL_STATE_UP && home->when_down == PDL_WHEN_DOWN_STACK)
 		return pass(PDL_VERDICT_late_uplink_down_stack);
 	if (!home || home->state != PDL_STATE_UP || !nh)
 		return drop(skb, p, PDL_VERDICT_late_uplink_down);
 	if (is_too_big(skb, p, home->mtu))
-		return drop(skb, p, PDL_VERDICT_late_too_big);
+		return late_too_big(skb, p, ifindex, home, readable);
 	/* The helper drops frames to a group's MAC, which a neighbour on the other uplink may have. */
 	if (p->eth.h_dest[0] & 1)
 		bpf_skb_store_bytes(skb, 0, nobody, sizeof(nobody), 0);

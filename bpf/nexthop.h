@@ -101,10 +101,7 @@ static __always_inline void decrement_ttl(struct __sk_buff *skb, const struct pa
 /* Straight into a pod, as its router: the frame bears the MACs that the pod expects. */
 static __always_inline int deliver(struct __sk_buff *skb, const struct packet *p, const struct pdl_pod *pod)
 {
-	struct {
-		__u8 dst[ETH_ALEN];
-		__u8 src[ETH_ALEN];
-	} macs = {.src = PDL_HOST_MAC};
+	struct macs macs = {.src = PDL_HOST_MAC};
 
 	__builtin_memcpy(macs.dst, pod->pod_mac, sizeof(macs.dst));
 	decrement_ttl(skb, p);

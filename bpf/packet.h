@@ -47,6 +47,12 @@ struct headers {
 	__u8 icmp_code;
 };
 
+/* The first 12 octets of a frame. */
+struct macs {
+	__u8 dst[ETH_ALEN];
+	__u8 src[ETH_ALEN];
+};
+
 struct packet {
 	struct ethhdr eth;
 	__u8 family; /* 4 or 6 */

@@ -17,6 +17,8 @@ enum class Fate {
   uplink,  // bpf_redirect_neigh
   pod,     // bpf_redirect_peer
   answer,  // bpf_redirect to where it came from
+  sender,  // Too big: bpf_redirect_peer to the veth it came from
+  host,    // Too big: bpf_redirect into the stack, by the target's ingress
 };
 
 struct Case {
@@ -24,11 +26,11 @@ struct Case {
   Input input;
   pdl_verdict verdict = PDL_VERDICT_COUNT;
   Fate fate = Fate::stack;
-  unsigned target = 0;                // interface of the last three
+  unsigned target = 0;                // interface of a redirect
   std::optional<IpAddress> next_hop;  // Fate::uplink
   bool routed = true;                 // a redirect that must take one from the TTL
   Config config;
-  std::optional<Octets> answer;  // Fate::answer, the whole frame
+  std::optional<Octets> answer;  // the whole frame of the last three
 };
 
 std::vector<Case> pod_egress_cases(Family family);
@@ -47,6 +49,9 @@ inline Ethernet on_wire() { return {device_mac(kUplink2), router_mac()}; }
 
 // "v4 name" or "v6 name"
 std::string named(Family family, const std::string& name);
+
+// The answer that tells a frame's sender its uplink's MTU. Nothing may stand behind the frame's IP packet.
+Octets too_big_answer(const Ethernet& eth, const IpAddress& from, const Octets& frame);
 
 // An ICMP error of the family: unreachable port. The quote follows it.
 Icmp unreachable(Family family);

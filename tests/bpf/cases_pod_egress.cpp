@@ -23,6 +23,13 @@ class Table {
     add(name, frame, PDL_VERDICT_redirected, Fate::uplink, kUplink1, next_hop, gso_size);
   }
 
+  // Too big, and the sender hears of it.
+  void told(const std::string& name, const Octets& frame, unsigned gso_size = 0) {
+    add(name, frame, PDL_VERDICT_too_big, Fate::sender, veth, {}, gso_size);
+    cases.back().answer =
+        too_big_answer({host_mac(), src_mac_of(frame)}, ip(a.pod.is_v4() ? "169.254.1.1" : "fe80::1"), frame);
+  }
+
   // A UDP packet of the pod.
   [[nodiscard]] Octets udp(const IpAddress& dst) const {
     return from_pod() + std::vector<Layer>{Ip{a.pod, dst}, Udp{1000, 53}, Raw{20}};
@@ -91,7 +98,22 @@ void add_sizes(Table& t) {
   const Addresses& a = t.a;
   const bool v4 = a.pod.is_v4();
   t.redirected("exactly the MTU", sized(a.pod, a.outside, uplink_mtu, true), a.pod_gateway);
-  t.add("one octet more", sized(a.pod, a.outside, uplink_mtu + 1, true), PDL_VERDICT_too_big, Fate::drop);
+  t.told("one octet more", sized(a.pod, a.outside, uplink_mtu + 1, true));
+  t.told("an odd number of octets more", sized(a.pod, a.outside, uplink_mtu + 2, true));
+  t.told("many octets more", sized(a.pod, a.outside, 3500, true));
+  t.told("options of TCP", from_pod() + std::vector<Layer>{Ip{.src = a.pod, .dst = a.outside, .dont_fragment = true},
+                                                           Tcp{.sport = 1, .dport = 2, .option_words = 10}, Raw{1600}});
+  t.add("an ICMP error is answered by none",
+        from_pod() + std::vector<Layer>{Ip{.src = a.pod, .dst = a.outside, .dont_fragment = true},
+                                        unreachable(a.pod.family()), Ip{a.outside, a.pod}, Udp{1, 2}, Raw{1600}},
+        PDL_VERDICT_too_big, Fate::drop);
+  if (!v4) {
+    t.told("extension headers", from_pod() + std::vector<Layer>{Ip{a.pod, a.outside}, Extension{.size = 40},
+                                                                Extension{.size = 32}, Udp{1, 2}, Raw{1600}});
+    t.add("more extension headers than are kept",
+          from_pod() + std::vector<Layer>{Ip{a.pod, a.outside}, Extension{.size = 80}, Udp{1, 2}, Raw{1600}},
+          PDL_VERDICT_too_big, Fate::drop);
+  }
   t.add("too big and TTL 1",
         from_pod() + std::vector<Layer>{Ip{.src = a.pod, .dst = a.outside, .ttl = 1, .dont_fragment = true}, Udp{1, 2},
                                         Raw{2000}},
@@ -100,15 +122,14 @@ void add_sizes(Table& t) {
                                Tcp{.sport = 1, .dport = 2, .option_words = 3}, Raw{3000}};
   const unsigned segment = uplink_mtu - (v4 ? 20 : 40) - 32;
   t.redirected("TCP segments of the MTU", from_pod() + tcp, a.pod_gateway, segment);
-  t.add("TCP segments one octet larger", from_pod() + tcp, PDL_VERDICT_too_big, Fate::drop, 0, {}, segment + 1);
+  t.told("TCP segments one octet larger", from_pod() + tcp, segment + 1);
   const std::vector<Layer> udp{Ip{.src = a.pod, .dst = a.outside, .dont_fragment = true}, Udp{1, 2}, Raw{3000}};
   const unsigned datagram = uplink_mtu - (v4 ? 20 : 40) - 8;
   t.redirected("UDP segments of the MTU", from_pod() + udp, a.pod_gateway, datagram);
-  t.add("UDP segments one octet larger", from_pod() + udp, PDL_VERDICT_too_big, Fate::drop, 0, {}, datagram + 1);
+  t.told("UDP segments one octet larger", from_pod() + udp, datagram + 1);
 
   t.veth = kVethN;
-  t.add("netfilter mode: size comes first", sized(a.netfilter, a.outside, uplink_mtu + 1, true), PDL_VERDICT_too_big,
-        Fate::drop);
+  t.told("netfilter mode: size comes first", sized(a.netfilter, a.outside, uplink_mtu + 1, true));
   t.add("netfilter mode: the MTU itself", sized(a.netfilter, a.outside, uplink_mtu, true), PDL_VERDICT_stack_netfilter);
   t.add("netfilter mode: too big for another pod of this node", sized(a.netfilter, a.pod, uplink_mtu + 1, true),
         PDL_VERDICT_stack_netfilter);

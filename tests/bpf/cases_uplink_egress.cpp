@@ -25,6 +25,13 @@ class Table {
     cases.back().target = kUplink1;
     cases.back().next_hop = next_hop;
   }
+  void told(const std::string& name, const std::vector<Layer>& layers, unsigned gso_size = 0) {
+    add(name, layers, PDL_VERDICT_late_too_big, Fate::host);
+    Case& last = cases.back();
+    last.target = kUplink1;
+    last.input.gso_size = gso_size;
+    last.answer = too_big_answer({host_mac(), device_mac(kUplink1)}, dst_of(last.input.frame), last.input.frame);
+  }
   [[nodiscard]] std::vector<Layer> udp(const IpAddress& src, const IpAddress& dst) const {
     return {Ip{src, dst}, Udp{1000, 53}, Raw{20}};
   }
@@ -79,15 +86,45 @@ void add_sizes(Table& t) {
                               Raw{size - headers}};
   };
   t.steered("exactly the MTU", sized(uplink_mtu, true), a.pod_gateway);
-  t.add("one octet more", sized(uplink_mtu + 1, true), PDL_VERDICT_late_too_big, Fate::drop);
-  t.add("one octet more without DF", sized(uplink_mtu + 1, false), PDL_VERDICT_late_too_big, Fate::drop);
+  t.told("one octet more", sized(uplink_mtu + 1, true));
+  t.told("many octets more", sized(3500, true));
   t.steered("segments of the MTU", sized(3000, true), a.pod_gateway);
   t.cases.back().input.gso_size = static_cast<unsigned>(uplink_mtu - headers);
-  t.add("segments one octet larger", sized(3000, true), PDL_VERDICT_late_too_big, Fate::drop);
-  t.cases.back().input.gso_size = static_cast<unsigned>(uplink_mtu - headers + 1);
+  t.told("segments one octet larger", sized(3000, true), static_cast<unsigned>(uplink_mtu - headers + 1));
   t.steered("SCTP, whose segments have sizes of their own",
             {Ip{.src = a.pod, .dst = a.outside, .protocol = 132}, Raw{3000}}, a.pod_gateway);
   t.cases.back().input.gso_size = 0xffff;
+}
+
+void add_too_big(Table& t) {
+  const Addresses& a = t.a;
+  const Ip ip{.src = a.pod, .dst = a.outside, .dont_fragment = true};
+  t.told("any protocol", {Ip{.src = a.pod, .dst = a.outside, .dont_fragment = true, .protocol = 47}, Raw{1600}});
+  t.told("the node's packet", {Ip{.src = a.node, .dst = a.outside, .dont_fragment = true}, Udp{1, 2}, Raw{1600}});
+  t.add("an ICMP error", {ip, unreachable(a.pod.family()), Ip{a.outside, a.pod}, Udp{1, 2}, Raw{1600}},
+        PDL_VERDICT_late_too_big, Fate::drop);
+  if (a.pod.is_v4()) {
+    t.told("options",
+           {Ip{.src = a.pod, .dst = a.outside, .dont_fragment = true, .option_words = 10}, Udp{1, 2}, Raw{1600}});
+    t.add("without DF", {Ip{a.pod, a.outside}, Udp{1, 2}, Raw{1600}}, PDL_VERDICT_late_too_big, Fate::drop);
+    t.add(
+        "a later fragment",
+        {Ip{.src = a.pod, .dst = a.outside, .dont_fragment = true, .fragment_offset = 800, .protocol = 17}, Raw{1600}},
+        PDL_VERDICT_late_too_big, Fate::drop);
+    return;
+  }
+  t.told("a first fragment", {ip, Fragment{0, true}, Udp{1, 2}, Raw{1600}});
+  t.told("extension headers", {ip, Extension{.size = 40}, Extension{.type = 43, .size = 24}, Udp{1, 2}, Raw{1600}});
+  const auto dropped = [&](const std::string& name, const std::vector<Layer>& layers) {
+    t.add(name, layers, PDL_VERDICT_late_too_big, Fate::drop);
+  };
+  dropped("a later fragment", {ip, Fragment{800, false}, Raw{1600}});
+  dropped("a broken extension header", {ip, Extension{.size = 8, .length = 255}, Raw{1600}});
+  dropped("more extension headers than are kept", {ip, Extension{.size = 80}, Udp{1, 2}, Raw{1600}});
+  std::vector<Layer> nine{ip};
+  nine.insert(nine.end(), 9, Extension{});
+  nine.emplace_back(Raw{1600});
+  dropped("nine extension headers", nine);
 }
 
 void add_passed(Table& t) {
@@ -138,6 +175,7 @@ std::vector<Case> uplink_egress_cases(Family family) {
   Table t(family);
   add_pods(t);
   add_sizes(t);
+  add_too_big(t);
   add_passed(t);
   add_nodes(t);
   return t.cases;

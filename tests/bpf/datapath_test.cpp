@@ -36,8 +36,10 @@ std::uint32_t kind_of(Fate fate) {
     case Fate::uplink:
       return RECORDED_NEIGH;
     case Fate::pod:
+    case Fate::sender:
       return RECORDED_PEER;
     case Fate::answer:
+    case Fate::host:
       return RECORDED_PLAIN;
     default:
       return RECORDED_NONE;
@@ -59,6 +61,8 @@ void check_frame(const Case& test, const Output& output) {
       CHECK(after == before);
       return;
     case Fate::answer:
+    case Fate::sender:
+    case Fate::host:
       CHECK(after == test.answer);
       return;
     case Fate::uplink:
@@ -93,7 +97,7 @@ void check_case(const Datapath& datapath, const Case& test) {
   if (!datapath.records()) return;
   CHECK(output.redirect.kind == kind_of(test.fate));
   CHECK(output.redirect.ifindex == test.target);
-  CHECK(output.redirect.flags == 0);
+  CHECK(output.redirect.flags == (test.fate == Fate::host ? BPF_F_INGRESS : 0));
   if (test.fate == Fate::uplink) {
     CHECK(output.redirect.nh_size == sizeof(bpf_redir_neigh));
     CHECK(next_hop_of(output.redirect).text() == test.next_hop.value().text());

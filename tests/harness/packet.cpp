@@ -121,9 +121,9 @@ class Builder {
     const std::size_t words = 5 + ip.option_words;
     Octets out;
     put8(out, (unsigned{ip.version.value_or(4)} << 4U) | ip.header_words.value_or(static_cast<std::uint8_t>(words)));
-    put8(out, 0);
+    put8(out, ip.tos);
     put16(out, ip.length.value_or(static_cast<std::uint16_t>((words * 4) + payload.size())));
-    put16(out, 0x1234);
+    put16(out, ip.id);
     put16(out, (ip.dont_fragment ? 0x4000U : 0U) | (ip.more_fragments ? 0x2000U : 0U) | (ip.fragment_offset / 8U));
     put8(out, ip.ttl);
     put8(out, ip.protocol.value_or(static_cast<std::uint8_t>(next_protocol(&ip))));

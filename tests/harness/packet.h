@@ -48,6 +48,8 @@ struct Ip {
   IpAddress src;
   IpAddress dst;
   std::uint8_t ttl = 64;
+  std::uint8_t tos = 0;                  // IPv4
+  std::uint16_t id = 0x1234;             // IPv4
   bool dont_fragment = false;            // IPv4
   bool more_fragments = false;           // IPv4
   std::uint16_t fragment_offset = 0;     // IPv4, octets, a multiple of 8
