@@ -41,6 +41,7 @@ std::vector<Case> all_cases() {
     add(pod_egress_source_cases(family));
     add(uplink_ingress_cases(family));
     add(uplink_egress_cases(family));
+    add(mode_cases(family));
   }
   add(pod_egress_frame_cases());
   add(uplink_ingress_frame_cases());

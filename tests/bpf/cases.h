@@ -39,6 +39,7 @@ std::vector<Case> pod_egress_frame_cases();
 std::vector<Case> uplink_ingress_cases(Family family);
 std::vector<Case> uplink_ingress_frame_cases();
 std::vector<Case> uplink_egress_cases(Family family);
+std::vector<Case> mode_cases(Family family);
 std::vector<Case> all_cases();
 
 // ---- pieces that the tables share ----
@@ -47,7 +48,7 @@ inline Ethernet from_pod() { return {pod_mac(kVethA), host_mac()}; }
 inline Ethernet to_uplink(unsigned uplink) { return {router_mac(), device_mac(uplink)}; }
 inline Ethernet on_wire() { return {device_mac(kUplink2), router_mac()}; }
 
-// "v4 name" or "v6 name"
+// "IPv4: name" or "IPv6: name"
 std::string named(Family family, const std::string& name);
 
 // The answer that tells a frame's sender its uplink's MTU. Nothing may stand behind the frame's IP packet.

@@ -207,6 +207,9 @@ std::vector<Case> uplink_ingress_frame_cases() {
   const Addresses& a = addresses(Family::v4);
   cases.push_back(
       simple("no IP on an uplink", kUplink1, to_uplink(kUplink1) + std::vector<Layer>{Raw{50}}, PDL_VERDICT_in_not_ip));
+  cases.push_back(simple("no IP to another MAC", kUplink1,
+                         Ethernet{router_mac(), mac("02:dd:00:00:00:01")} + std::vector<Layer>{Raw{50}},
+                         PDL_VERDICT_in_foreign_mac));
   cases.push_back(simple("802.1Q on an uplink", kUplink1,
                          to_uplink(kUplink1) + std::vector<Layer>{Vlan{5}, Ip{a.outside, a.pod}, Udp{1, 2}},
                          PDL_VERDICT_in_vlan));

@@ -12,14 +12,6 @@
 namespace poduplink::tests {
 namespace {
 
-// Which program a verdict belongs to, by its name.
-Program owner_of(unsigned verdict) {
-  const std::string name = verdict_name(verdict);
-  if (name.starts_with("late_")) return Program::uplink_egress;
-  if (name.starts_with("in_") || name == "martian") return Program::uplink_ingress;
-  return Program::pod_egress;
-}
-
 // The flow between the pod and a peer as the pod sends it and as it comes back.
 struct Flow {
   std::string name;
@@ -54,8 +46,8 @@ std::vector<Flow> flows(const Addresses& a) {
 // enum pdl_way as the verdict tells it.
 unsigned way_of(unsigned verdict) {
   if (verdict == PDL_VERDICT_redirected || verdict == PDL_VERDICT_in_redirected) return PDL_WAY_FAST;
-  return owner_of(verdict) == Program::pod_egress ? verdict - PDL_VERDICT_stack_node
-                                                  : verdict - PDL_VERDICT_in_stack_node;
+  return program_of(verdict) == Program::pod_egress ? verdict - PDL_VERDICT_stack_node
+                                                    : verdict - PDL_VERDICT_in_stack_node;
 }
 
 unsigned only_verdict(const Output& output) {
@@ -110,7 +102,7 @@ TEST_CASE("any frame at all ends in exactly one verdict of its program") {
     const Output output = datapath.run(input);
     INFO("frame " << i << ", " << program_name(input.program));
     REQUIRE(output.verdicts.size() == 1);
-    REQUIRE(owner_of(output.verdicts.front()) == input.program);
+    REQUIRE(program_of(output.verdicts.front()) == input.program);
     const bool redirected = output.action == TC_ACT_REDIRECT;
     REQUIRE((redirected || output.action == TC_ACT_SHOT || output.action == TC_ACT_UNSPEC));
     REQUIRE(redirected == (output.redirect.kind != RECORDED_NONE));

@@ -32,6 +32,7 @@ struct recorded {
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, 1);
+  __uint(map_flags, BPF_F_MMAPABLE);
   __type(key, __u32);
   __type(value, struct recorded);
 } recorded_map __weak SEC(".maps");

@@ -2,7 +2,9 @@
 #include "tests/bpf/world.h"
 
 #include <bpf/bpf.h>
+#include <netinet/in.h>
 #include <sched.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <cstdlib>
@@ -11,6 +13,7 @@
 
 #include "datapath.skel.h"
 #include "datapath_recorded.skel.h"
+#include "tests/bpf/conntrack.h"
 
 namespace poduplink::tests {
 namespace {
@@ -32,52 +35,11 @@ void check(int error, const char* what) {
 // Both families under one name: "pods" is pods4 or pods6.
 std::string family_map(const char* name, Family family) { return name + std::string(family == Family::v4 ? "4" : "6"); }
 
-struct PodSpec {
-  IpAddress address;
-  unsigned veth;
-  unsigned home;
-  IpAddress gateway;
-  bool on_link = true;
-  pdl_mode mode = PDL_MODE_FAST;
-};
+__u8 default_prefix(const IpAddress& address) { return address.is_v4() ? 16 : 64; }
 
-pdl_pod pod_entry(const PodSpec& spec) {
-  pdl_pod pod{};
-  pod.owner = 1;
-  pod.home = spec.home;
-  pod.veth = spec.veth;
-  pod.mtu = uplink_mtu;
-  if (spec.gateway.is_v4()) {
-    set(pod.gateway4, spec.gateway.octets());
-  } else {
-    set(pod.gateway6, spec.gateway.octets());
-  }
-  set(pod.pod_mac, pod_mac(spec.veth).octets());
-  pod.prefix_len = spec.address.is_v4() ? 16 : 64;
-  pod.mode = spec.mode;
-  pod.flags = spec.on_link ? PDL_POD_ON_LINK : 0;
-  return pod;
-}
-
-pdl_uplink uplink_entry(unsigned ifindex, pdl_role role, pdl_state state, pdl_when_down when_down, __u8 flags) {
-  pdl_uplink uplink{};
-  std::snprintf(uplink.name, sizeof(uplink.name), "up%u", ifindex);
-  uplink.mtu = uplink_mtu;
-  set(uplink.mac, device_mac(ifindex).octets());
-  uplink.role = role;
-  uplink.state = state;
-  uplink.when_down = when_down;
-  uplink.flags = flags;
-  return uplink;
-}
-
-// conntrack(8) makes entries with any pair of tuples, which is all that the programs look at.
-void fill_conntrack(const Addresses& a) {
+void fill_conntrack(const Conntrack& conntrack, const Addresses& a) {
   const auto entry = [&](std::uint16_t port, const IpAddress& to, std::uint16_t to_port) {
-    shell("conntrack -I -p udp -t 600 -s " + a.pod.text() + " -d " + to.text() + " --sport " + std::to_string(port) +
-          " --dport " + std::to_string(to_port) + " -r " + a.nat_backend.text() + " -q " + a.pod.text() +
-          " --reply-port-src " + std::to_string(backend_port) + " --reply-port-dst " + std::to_string(port) +
-          " >/dev/null 2>&1");
+    conntrack.add({IPPROTO_UDP, a.pod, to, port, to_port}, {IPPROTO_UDP, a.nat_backend, a.pod, backend_port, port});
   };
   entry(nat_port, a.exempt, 53);
   entry(plain_port, a.nat_backend, backend_port);
@@ -89,10 +51,24 @@ void make_veth(const std::string& name, unsigned index, const MacAddress& mac) {
   shell("ip link set " + name + " up && ip link set " + name + "p up");
 }
 
+constexpr std::size_t page_octets = 4096;
+
+template <typename Value>
+Value* map_memory(int map_fd) {
+  static_assert(sizeof(Value) <= page_octets);
+  void* area = mmap(nullptr, page_octets, PROT_READ | PROT_WRITE, MAP_SHARED, map_fd, 0);
+  if (area == MAP_FAILED) throw std::runtime_error("mmap of a BPF map");
+  return static_cast<Value*>(area);
+}
+
 template <typename Skeleton, typename Open, typename Load>
-Skeleton* load(const Config& config, Open open, Load load_it) {
+Skeleton* load(const Config& config, Counters counters, Open open, Load load_it) {
   Skeleton* skeleton = open();
   if (skeleton == nullptr) throw std::runtime_error("opening the object");
+  if (counters == Counters::mapped) {
+    check(bpf_map__set_type(skeleton->maps.verdicts, BPF_MAP_TYPE_ARRAY), "verdicts");
+    check(bpf_map__set_map_flags(skeleton->maps.verdicts, BPF_F_MMAPABLE), "verdicts");
+  }
   skeleton->rodata->config.conntrack = config.conntrack ? 1 : 0;
   skeleton->rodata->config.steer_node = config.steer_node ? 1 : 0;
   check(load_it(skeleton), "loading the object");
@@ -108,6 +84,9 @@ MacAddress device_mac(unsigned device) {
 }
 MacAddress router_mac() { return mac("02:cc:00:00:00:01"); }
 
+MacAddress mac_of_device(unsigned device) { return device < kUplink1 ? host_mac() : device_mac(device); }
+
+IpAddress link_local_node() { return ip("fe80::10"); }
 IpAddress rfc5549_pod() { return ip("10.1.0.7"); }
 
 const Addresses& addresses(Family family) {
@@ -122,8 +101,12 @@ const Addresses& addresses(Family family) {
                             .homeless = ip("10.5.0.5"),
                             .absent = ip("10.6.0.5"),
                             .on_transit = ip("10.7.0.5"),
+                            .netfilter_down = ip("10.3.0.6"),
+                            .netfilter_down_stack = ip("10.4.0.6"),
                             .node = ip("10.1.0.10"),
                             .other_node = ip("10.2.0.10"),
+                            .down_node = ip("10.3.0.10"),
+                            .down_stack_node = ip("10.4.0.10"),
                             .docker_node = ip("172.17.0.1"),
                             .plain_node = ip("10.8.0.10"),
                             .exempt = ip("10.96.0.1"),
@@ -145,8 +128,12 @@ const Addresses& addresses(Family family) {
                             .homeless = ip("fd00:5::5"),
                             .absent = ip("fd00:6::5"),
                             .on_transit = ip("fd00:7::5"),
+                            .netfilter_down = ip("fd00:3::6"),
+                            .netfilter_down_stack = ip("fd00:4::6"),
                             .node = ip("fd00:1::10"),
                             .other_node = ip("fd00:2::10"),
+                            .down_node = ip("fd00:3::10"),
+                            .down_stack_node = ip("fd00:4::10"),
                             .docker_node = ip("fd00:17::1"),
                             .plain_node = ip("fd00:8::10"),
                             .exempt = ip("fd00:96::1"),
@@ -172,6 +159,11 @@ std::string program_name(Program program) {
   return {};
 }
 
+Program program_of(unsigned verdict) {
+  if (verdict >= PDL_VERDICT_late_passed) return Program::uplink_egress;
+  return verdict >= PDL_VERDICT_in_redirected ? Program::uplink_ingress : Program::pod_egress;
+}
+
 void enter_world() {
   static bool entered = false;
   if (entered) return;
@@ -183,30 +175,39 @@ void enter_world() {
   for (const unsigned uplink : {kUplink1, kUplink2, kTransit, kStrict}) {
     make_veth("up" + std::to_string(uplink), uplink, device_mac(uplink));
   }
-  fill_conntrack(addresses(Family::v4));
-  fill_conntrack(addresses(Family::v6));
+  const Conntrack conntrack;
+  fill_conntrack(conntrack, addresses(Family::v4));
+  fill_conntrack(conntrack, addresses(Family::v6));
   entered = true;
 }
 
-Datapath::Datapath(const Config& config, bool recorded) : recorded_(recorded) {
+Datapath::Datapath(const Config& config, bool recorded, Counters counters) : config_(config), recorded_(recorded) {
   enter_world();
   if (recorded) {
     auto* skeleton = load<pdl_recorded>(
-        config, [] { return pdl_recorded__open(); }, [](pdl_recorded* it) { return pdl_recorded__load(it); });
+        config, counters, [] { return pdl_recorded__open(); }, [](pdl_recorded* it) { return pdl_recorded__load(it); });
     skeleton_ = skeleton;
     object_ = skeleton->obj;
     destroy_ = [](void* it) { pdl_recorded__destroy(static_cast<pdl_recorded*>(it)); };
   } else {
     auto* skeleton = load<pdl_datapath>(
-        config, [] { return pdl_datapath__open(); }, [](pdl_datapath* it) { return pdl_datapath__load(it); });
+        config, counters, [] { return pdl_datapath__open(); }, [](pdl_datapath* it) { return pdl_datapath__load(it); });
     skeleton_ = skeleton;
     object_ = skeleton->obj;
     destroy_ = [](void* it) { pdl_datapath__destroy(static_cast<pdl_datapath*>(it)); };
   }
+  if (counters == Counters::mapped) {
+    mapped_verdicts_ = map_memory<pdl_verdicts>(map_fd("verdicts"));
+    if (recorded) mapped_record_ = map_memory<struct recorded>(map_fd("recorded_map"));
+  }
   fill();
 }
 
-Datapath::~Datapath() { destroy_(skeleton_); }
+Datapath::~Datapath() {
+  if (mapped_verdicts_ != nullptr) munmap(mapped_verdicts_, page_octets);
+  if (mapped_record_ != nullptr) munmap(mapped_record_, page_octets);
+  destroy_(skeleton_);
+}
 
 int Datapath::map_fd(const char* name) const { return bpf_object__find_map_fd_by_name(object_, name); }
 
@@ -214,65 +215,104 @@ int Datapath::program_fd(Program program) const {
   return bpf_program__fd(bpf_object__find_program_by_name(object_, program_name(program).c_str()));
 }
 
-void Datapath::fill() const {
-  const auto put = [&](const std::string& map, const void* key, const void* value) {
-    check(bpf_map_update_elem(map_fd(map.c_str()), key, value, BPF_ANY), map.c_str());
-  };
-  const auto put_pod = [&](const PodSpec& spec) {
-    const pdl_pod pod = pod_entry(spec);
-    put(family_map("pods", spec.address.family()), spec.address.octets().data(), &pod);
-  };
-  const auto put_node = [&](const IpAddress& address, unsigned ifindex, const std::optional<IpAddress>& gateway) {
-    pdl_node node{};
-    node.ifindex = ifindex;
-    node.prefix_len = address.is_v4() ? 16 : 64;
-    if (gateway && gateway->is_v4()) set(node.gateway4, gateway->octets());
-    if (gateway && gateway->is_v6()) set(node.gateway6, gateway->octets());
-    put(family_map("nodes", address.family()), address.octets().data(), &node);
-  };
-  const auto put_uplink = [&](unsigned ifindex, const pdl_uplink& uplink) { put("uplinks", &ifindex, &uplink); };
+void Datapath::put_raw(const std::string& map, const void* key, const void* value) const {
+  check(bpf_map_update_elem(map_fd(map.c_str()), key, value, BPF_ANY), map.c_str());
+}
 
+void Datapath::put(const PodSpec& spec) const {
+  pdl_pod pod{};
+  pod.owner = 1;
+  pod.home = spec.home;
+  pod.veth = spec.veth;
+  pod.mtu = uplink_mtu;
+  if (spec.gateway && spec.gateway->is_v4()) set(pod.gateway4, spec.gateway->octets());
+  if (spec.gateway && spec.gateway->is_v6()) set(pod.gateway6, spec.gateway->octets());
+  set(pod.pod_mac, pod_mac(spec.veth).octets());
+  pod.prefix_len = static_cast<__u8>(spec.prefix_len.value_or(default_prefix(spec.address)));
+  pod.mode = spec.mode;
+  pod.flags = spec.on_link ? PDL_POD_ON_LINK : 0;
+  put_raw(family_map("pods", spec.address.family()), spec.address.octets().data(), &pod);
+}
+
+void Datapath::put(const NodeSpec& spec) const {
+  pdl_node node{};
+  node.ifindex = spec.ifindex;
+  node.prefix_len = static_cast<__u8>(spec.prefix_len.value_or(default_prefix(spec.address)));
+  if (spec.gateway && spec.gateway->is_v4()) set(node.gateway4, spec.gateway->octets());
+  if (spec.gateway && spec.gateway->is_v6()) set(node.gateway6, spec.gateway->octets());
+  put_raw(family_map("nodes", spec.address.family()), spec.address.octets().data(), &node);
+}
+
+void Datapath::put(const UplinkSpec& spec) const {
+  pdl_uplink uplink{};
+  std::snprintf(uplink.name, sizeof(uplink.name), "up%u", spec.ifindex);
+  uplink.mtu = spec.mtu;
+  set(uplink.mac, device_mac(spec.ifindex).octets());
+  uplink.role = spec.role;
+  uplink.state = spec.state;
+  uplink.when_down = spec.when_down;
+  uplink.flags = spec.flags;
+  for (const Prefix& prefix : spec.link_local) {
+    pdl_link_local& claimed = std::span(uplink.link_local)[uplink.link_local_count++];
+    set(claimed.addr, prefix.address().octets());
+    claimed.prefix_len = static_cast<__u8>(prefix.length());
+  }
+  put_raw("uplinks", &spec.ifindex, &uplink);
+}
+
+void Datapath::put_exempt(const Prefix& prefix) const {
+  const pdl_exempt why{.item = 0};
+  pdl_prefix4 exempt4{.prefix_len = prefix.length(), .addr = {}};
+  pdl_prefix6 exempt6{.prefix_len = prefix.length(), .addr = {}};
+  if (prefix.family() == Family::v4) {
+    set(exempt4.addr, prefix.address().octets());
+    put_raw("exempt4", &exempt4, &why);
+  } else {
+    set(exempt6.addr, prefix.address().octets());
+    put_raw("exempt6", &exempt6, &why);
+  }
+}
+
+void Datapath::fill() const {
   for (const Family family : {Family::v4, Family::v6}) {
     const Addresses& a = addresses(family);
-    put_pod({a.pod, kVethA, kUplink1, a.pod_gateway});
-    put_pod({a.strict_subnet_pod, kVethA, kUplink1, a.pod_gateway, false});
-    put_pod({a.other, kVethB, kUplink2, a.other_gateway});
-    put_pod({a.netfilter, kVethN, kUplink1, a.pod_gateway, true, PDL_MODE_NETFILTER});
-    put_pod({a.down, kVethA, kDown, a.pod_gateway});
-    put_pod({a.down_stack, kVethA, kDownStack, a.pod_gateway});
-    put_pod({a.homeless, kVethA, 0, a.pod_gateway});
-    put_pod({a.absent, kVethA, kAbsent, a.pod_gateway});
-    put_pod({a.on_transit, kVethA, kTransit, a.pod_gateway});
-    put_node(a.node, kUplink1, a.pod_gateway);
-    put_node(a.other_node, kUplink2, a.other_gateway);
-    put_node(a.docker_node, kDocker, std::nullopt);
-    put_node(a.plain_node, kUplink1, std::nullopt);
+    put(PodSpec{a.pod, kVethA, kUplink1, a.pod_gateway});
+    put(PodSpec{a.strict_subnet_pod, kVethA, kUplink1, a.pod_gateway, false});
+    put(PodSpec{a.other, kVethB, kUplink2, a.other_gateway});
+    put(PodSpec{a.netfilter, kVethN, kUplink1, a.pod_gateway, true, PDL_MODE_NETFILTER});
+    put(PodSpec{a.down, kVethA, kDown, a.pod_gateway});
+    put(PodSpec{a.down_stack, kVethA, kDownStack, a.pod_gateway});
+    put(PodSpec{a.homeless, kVethA, 0, a.pod_gateway});
+    put(PodSpec{a.absent, kVethA, kAbsent, a.pod_gateway});
+    put(PodSpec{a.on_transit, kVethA, kTransit, a.pod_gateway});
+    put(PodSpec{a.netfilter_down, kVethN, kDown, a.pod_gateway, true, PDL_MODE_NETFILTER});
+    put(PodSpec{a.netfilter_down_stack, kVethN, kDownStack, a.pod_gateway, true, PDL_MODE_NETFILTER});
+    put(NodeSpec{a.down_node, kDown, a.pod_gateway});
+    put(NodeSpec{a.down_stack_node, kDownStack, a.pod_gateway});
+    put(NodeSpec{a.node, kUplink1, a.pod_gateway});
+    put(NodeSpec{a.other_node, kUplink2, a.other_gateway});
+    put(NodeSpec{a.docker_node, kDocker});
+    put(NodeSpec{a.plain_node, kUplink1});
   }
-  put_pod({rfc5549_pod(), kVethA, kUplink1, ip("fe80::1")});
+  put(NodeSpec{link_local_node(), kUplink1});
+  put(PodSpec{rfc5549_pod(), kVethA, kUplink1, ip("fe80::1")});
 
-  pdl_uplink first =
-      uplink_entry(kUplink1, PDL_ROLE_HOME, PDL_STATE_UP, PDL_WHEN_DOWN_DROP, PDL_UPLINK_ANSWER_NEIGHBOURS);
-  first.link_local_count = 1;
-  set(first.link_local[0].addr, ip("169.254.169.254").octets());
-  first.link_local[0].prefix_len = 32;
-  put_uplink(kUplink1, first);
-  put_uplink(kUplink2, uplink_entry(kUplink2, PDL_ROLE_HOME, PDL_STATE_UP, PDL_WHEN_DOWN_DROP, 0));
-  put_uplink(kTransit, uplink_entry(kTransit, PDL_ROLE_TRANSIT, PDL_STATE_UP, PDL_WHEN_DOWN_DROP, 0));
-  put_uplink(kStrict, uplink_entry(kStrict, PDL_ROLE_HOME, PDL_STATE_UP, PDL_WHEN_DOWN_DROP, PDL_UPLINK_STRICT));
-  put_uplink(kDown, uplink_entry(kDown, PDL_ROLE_HOME, PDL_STATE_DOWN, PDL_WHEN_DOWN_DROP, 0));
-  put_uplink(kDownStack, uplink_entry(kDownStack, PDL_ROLE_HOME, PDL_STATE_DOWN, PDL_WHEN_DOWN_STACK, 0));
-
-  const pdl_exempt why{.item = 0};
-  pdl_prefix4 exempt4{.prefix_len = 12, .addr = {10, 96, 0, 0}};
-  pdl_prefix6 exempt6{.prefix_len = 108, .addr = {0xfd, 0, 0, 0x96}};
-  put("exempt4", &exempt4, &why);
-  put("exempt6", &exempt6, &why);
+  put(UplinkSpec{
+      .ifindex = kUplink1, .flags = PDL_UPLINK_ANSWER_NEIGHBOURS, .link_local = {Prefix(ip("169.254.169.254"), 32)}});
+  put(UplinkSpec{.ifindex = kUplink2});
+  put(UplinkSpec{.ifindex = kTransit, .role = PDL_ROLE_TRANSIT});
+  put(UplinkSpec{.ifindex = kStrict, .flags = PDL_UPLINK_STRICT});
+  put(UplinkSpec{.ifindex = kDown, .state = PDL_STATE_DOWN});
+  put(UplinkSpec{.ifindex = kDownStack, .state = PDL_STATE_DOWN, .when_down = PDL_WHEN_DOWN_STACK});
+  put_exempt(Prefix(ip("10.96.0.0"), 12));
+  put_exempt(Prefix(ip("fd00:96::"), 108));
 
   const std::vector<pdl_uplink_stats> none(static_cast<std::size_t>(libbpf_num_possible_cpus()));
-  for (const unsigned uplink : {kUplink1, kUplink2, kTransit, kStrict}) put("uplink_stats", &uplink, none.data());
+  for (const unsigned uplink : {kUplink1, kUplink2, kTransit, kStrict}) put_raw("uplink_stats", &uplink, none.data());
 }
 
 pdl_verdicts Datapath::verdicts() const {
+  if (mapped_verdicts_ != nullptr) return *mapped_verdicts_;
   std::vector<pdl_verdicts> values(static_cast<std::size_t>(libbpf_num_possible_cpus()));
   const __u32 key = 0;
   check(bpf_map_lookup_elem(map_fd("verdicts"), &key, values.data()), "verdicts");
@@ -301,9 +341,7 @@ pdl_uplink_stats Datapath::stats(unsigned uplink) const {
 }
 
 Output Datapath::run(const Input& input) const {
-  const __u32 key = 0;
-  recorded redirect{};
-  if (recorded_) check(bpf_map_update_elem(map_fd("recorded_map"), &key, &redirect, BPF_ANY), "recorded_map");
+  forget_redirect();
   const pdl_verdicts before = verdicts();
 
   __sk_buff context{};
@@ -330,11 +368,27 @@ Output Datapath::run(const Input& input) const {
   output.verdicts.insert(output.verdicts.end(), static_cast<std::size_t>(after.name - before.name), PDL_VERDICT_##name);
   PDL_VERDICTS(PDL_X)
 #undef PDL_X
-  if (recorded_) {
-    check(bpf_map_lookup_elem(map_fd("recorded_map"), &key, &redirect), "recorded_map");
-    output.redirect = redirect;
-  }
+  output.redirect = redirect();
   return output;
+}
+
+void Datapath::forget_redirect() const {
+  if (!recorded_) return;
+  const __u32 key = 0;
+  const recorded none{};
+  if (mapped_record_ != nullptr) {
+    *mapped_record_ = none;
+  } else {
+    check(bpf_map_update_elem(map_fd("recorded_map"), &key, &none, BPF_ANY), "recorded_map");
+  }
+}
+
+recorded Datapath::redirect() const {
+  if (mapped_record_ != nullptr) return *mapped_record_;
+  recorded value{};
+  const __u32 key = 0;
+  if (recorded_) check(bpf_map_lookup_elem(map_fd("recorded_map"), &key, &value), "recorded_map");
+  return value;
 }
 
 }  // namespace poduplink::tests

@@ -35,8 +35,9 @@ inline constexpr unsigned uplink_mtu = 1500;  // of every uplink
 
 MacAddress host_mac();
 MacAddress pod_mac(unsigned veth);
-MacAddress device_mac(unsigned device);
-MacAddress router_mac();  // of whoever is on the wire
+MacAddress device_mac(unsigned device);     // of an uplink
+MacAddress mac_of_device(unsigned device);  // of any
+MacAddress router_mac();                    // of whoever is on the wire
 
 // The addresses of one family, the same roles in both.
 struct Addresses {
@@ -45,7 +46,9 @@ struct Addresses {
   IpAddress other, other_gateway;                            // B: fast, home is uplink 2
   IpAddress netfilter;                                       // N
   IpAddress down, down_stack, homeless, absent, on_transit;  // on A's veth, by their homes
+  IpAddress netfilter_down, netfilter_down_stack;            // on N's veth, by their homes
   IpAddress node, other_node;                                // the node's on uplink 1 and uplink 2
+  IpAddress down_node, down_stack_node;                      // the node's on uplinks that are down
   IpAddress docker_node;                                     // the node's on a device that is no uplink
   IpAddress plain_node;                                      // the node's on uplink 1, no gateway known
   IpAddress exempt;
@@ -55,6 +58,8 @@ struct Addresses {
 };
 const Addresses& addresses(Family family);
 
+// IPv6 only: the node's on uplink 1.
+IpAddress link_local_node();
 // IPv4 only: A's veth, home uplink 1, gateway fe80::1.
 IpAddress rfc5549_pod();
 
@@ -66,6 +71,7 @@ inline constexpr std::uint16_t backend_port = 5353;
 
 enum class Program { pod_egress, uplink_ingress, uplink_egress };
 std::string program_name(Program program);
+Program program_of(unsigned verdict);  // which counts it
 
 struct Config {
   bool conntrack = true;
@@ -90,14 +96,54 @@ struct Output {
 // Makes namespace and devices at first use, in the calling thread. Needs root.
 void enter_world();
 
+// ---- entries of the maps ----
+
+struct PodSpec {
+  IpAddress address;
+  unsigned veth = 0;
+  unsigned home = 0;
+  std::optional<IpAddress> gateway;
+  bool on_link = true;
+  pdl_mode mode = PDL_MODE_FAST;
+  std::optional<unsigned> prefix_len;  // of the subnet: 16 or 64 where nothing else is said
+};
+
+struct NodeSpec {
+  IpAddress address;
+  unsigned ifindex = 0;
+  std::optional<IpAddress> gateway;
+  std::optional<unsigned> prefix_len;  // as above
+};
+
+struct UplinkSpec {
+  unsigned ifindex = 0;
+  pdl_role role = PDL_ROLE_HOME;
+  pdl_state state = PDL_STATE_UP;
+  pdl_when_down when_down = PDL_WHEN_DOWN_DROP;
+  __u8 flags = 0;
+  unsigned mtu = uplink_mtu;
+  std::vector<Prefix> link_local;
+};
+
+// How the verdict counters lie in memory. The programs are the same.
+enum class Counters {
+  per_cpu,  // as shipped; a system call for each look at them
+  mapped,   // an array that is mapped into the test: for one thread, and for millions of packets
+};
+
 // One loaded object with filled maps.
 class Datapath {
  public:
   // recorded: the build whose redirect helpers write their arguments down.
-  explicit Datapath(const Config& config, bool recorded);
+  explicit Datapath(const Config& config, bool recorded, Counters counters = Counters::per_cpu);
   Datapath(const Datapath&) = delete;
   Datapath& operator=(const Datapath&) = delete;
   ~Datapath();
+
+  void put(const PodSpec& spec) const;
+  void put(const NodeSpec& spec) const;
+  void put(const UplinkSpec& spec) const;
+  void put_exempt(const Prefix& prefix) const;
 
   [[nodiscard]] Output run(const Input& input) const;
   [[nodiscard]] int program_fd(Program program) const;
@@ -106,14 +152,21 @@ class Datapath {
   [[nodiscard]] pdl_verdicts verdicts() const;  // summed over the CPUs
   [[nodiscard]] pdl_uplink_stats stats(unsigned uplink) const;
   [[nodiscard]] bool records() const { return recorded_; }
+  [[nodiscard]] const Config& config() const { return config_; }
 
  private:
   void fill() const;
+  void put_raw(const std::string& map, const void* key, const void* value) const;
+  void forget_redirect() const;
+  [[nodiscard]] recorded redirect() const;
 
   bpf_object* object_ = nullptr;
   void* skeleton_ = nullptr;
   void (*destroy_)(void*) = nullptr;
+  Config config_;
   bool recorded_;
+  pdl_verdicts* mapped_verdicts_ = nullptr;  // Counters::mapped
+  recorded* mapped_record_ = nullptr;        // the same, of the build that records
 };
 
 }  // namespace poduplink::tests
