@@ -5,28 +5,31 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <optional>
 #include <set>
-#include <tuple>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "loader/agent_lock.h"
 #include "loader/attach.h"
 #include "loader/base/log.h"
-#include "loader/config.h"
+#include "loader/config_file.h"
 #include "loader/datapath.h"
 #include "loader/desired.h"
 #include "loader/event_loop.h"
 #include "loader/events.h"
 #include "loader/memory.h"
 #include "loader/neighbours.h"
+#include "loader/pod_programs.h"
 #include "loader/pods.h"
 #include "loader/preflight.h"
 #include "loader/publish.h"
 #include "loader/rpfilter.h"
 #include "loader/snapshot.h"
 #include "loader/version.h"
+#include "loader/warnings.h"
 #include "maps/agent_state.h"
 #include "maps/bpf.h"
 #include "maps/locks.h"
@@ -41,17 +44,8 @@ using namespace std::chrono_literals;
 constexpr auto settle_time = 30ms;
 // After something failed that may mend itself, and while connection tracking is looked for.
 constexpr auto retry_time = 1s;
-
-// What of the homes matters to pod entries.
-using HomeKey = std::tuple<int, std::string, MacAddress, unsigned, bool>;
-
-std::vector<HomeKey> home_keys(const Desired& desired) {
-  std::vector<HomeKey> keys;
-  for (const DesiredUplink& one : desired.uplinks) {
-    if (one.is_home()) keys.emplace_back(one.index, one.name(), to_mac(one.value.mac), one.value.mtu, one.present);
-  }
-  return keys;
-}
+// Between two looks at everything that no event tells of. Faults are to be mended within 5 s.
+constexpr auto audit_time = 3s;
 
 void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
   to.insert(to.end(), more.begin(), more.end());
@@ -59,9 +53,12 @@ void append(std::vector<std::string>& to, const std::vector<std::string>& more) 
 
 class Agent {
  public:
-  Agent(AgentOptions options, AgentConfig config, Fd lock, Netlink netlink, Events events, AgentMemory memory)
+  Agent(AgentOptions options, ConfigFile file, AgentConfig config, Fd lock, Netlink netlink, Events events,
+        AgentMemory memory)
       : options_(std::move(options)),
+        file_(std::move(file)),
         config_(std::move(config)),
+        records_(options_.run_dir),
         agent_lock_(std::move(lock)),
         netlink_(std::move(netlink)),
         events_(std::move(events)),
@@ -75,17 +72,25 @@ class Agent {
   Result<> load_datapath(bool conntrack);
   std::vector<std::string> switch_programs();
   void look_again();
+  void audit();
+  void reload(bool asked);
+  void take_over(AgentConfig fresh);
+  std::vector<std::string> mend_pins();
   std::vector<std::string> attach_wanted();
   std::vector<std::string> publish_all();
+  std::vector<std::string> publish_pods(const Events::PodNews& news);
+  std::vector<std::string> warnings();
   std::vector<std::string> detach_unwanted();
   void refresh_neighbours();
   void look_for_conntrack();
-  void tell(std::vector<std::string> reasons, bool retry);
+  void tell(const std::vector<std::string>& failures);
   void log_report(const std::vector<UplinkReport>& before) const;
   void remember();
 
   AgentOptions options_;
+  ConfigFile file_;
   AgentConfig config_;
+  Records records_;
   Fd agent_lock_;
   Netlink netlink_;
   Events events_;
@@ -100,9 +105,11 @@ class Agent {
   Snapshot snapshot_;
   Desired desired_;
   std::set<int> attached_;
-  std::optional<std::vector<HomeKey>> reconciled_homes_;
+  std::optional<PodEntries> settled_pods_;  // what the maps held when nothing was left to do
+  PodPrograms pod_programs_;
   std::vector<std::string> load_problems_;  // of pods' veths, from the last load
   std::vector<std::string> conntrack_problem_;
+  std::vector<std::string> config_problem_;  // of a changed file that was not taken over
   std::optional<AgentState> state_;
   EventLoop loop_;
 };
@@ -139,7 +146,8 @@ Result<> Agent::load_datapath(bool conntrack) {
 std::vector<std::string> Agent::switch_programs() {
   const auto links = dump_links(netlink_);
   if (!links) return {links.error().message};
-  std::vector<std::string> problems = switch_pod_programs(netlink_, tables_, options_.run_dir, *links);
+  if (const auto read = records_.refresh(); !read) return {read.error().message};
+  std::vector<std::string> problems = pod_programs_.switch_all(netlink_, tables_, records_, *links);
   std::set<int> candidates;
   for (const Link& link : *links) {
     if (link.is_ethernet() && !is_pod_veth(link)) candidates.insert(link.index);
@@ -158,30 +166,84 @@ std::vector<std::string> Agent::switch_programs() {
 void Agent::look_again() {
   auto snapshot = take_snapshot(netlink_);
   if (!snapshot) {
-    tell({"the network cannot be read: " + snapshot.error().message}, true);
+    tell({"the network cannot be read: " + snapshot.error().message});
     return;
   }
   const std::vector<UplinkReport> before = std::move(desired_.report);
   snapshot_ = std::move(*snapshot);
   desired_ = make_desired(config_, snapshot_, memory_.uplinks);
+  settled_pods_.reset();
   memory_.uplinks = desired_.memory;
   log_report(before);
+  std::set<int> managed;
+  for (const DesiredUplink& uplink : desired_.uplinks) managed.insert(uplink.index);
+  events_.learn(snapshot_, std::move(managed));
 
   std::vector<std::string> failures = manage_rp_filter(desired_.manage_rp_filter, snapshot_, memory_);
   append(failures, attach_wanted());
   append(failures, publish_all());
   append(failures, detach_unwanted());
   append(failures, keep_permanent_neighbours(netlink_, desired_.neighbours, snapshot_, memory_));
-  std::set<int> managed;
-  for (const DesiredUplink& uplink : desired_.uplinks) managed.insert(uplink.index);
-  events_.learn(snapshot_, std::move(managed));
+  tell(failures);
+}
 
-  const bool retry = !failures.empty();
-  std::vector<std::string> reasons = desired_.reasons;
-  append(reasons, load_problems_);
-  append(reasons, conntrack_problem_);
-  append(reasons, failures);
-  tell(std::move(reasons), retry);
+// What others may have done to pins, hooks and maps, where no event tells of it. Cheap where all is well: thousands
+// of pods must not cost a node anything while nothing happens.
+void Agent::audit() {
+  reload(false);
+  // Where the file system is gone, folders would be made in what lies beneath. Programs and maps work on without it.
+  if (const auto fits = check_pin_dir(options_.pin_dir); !fits) {
+    tell({fits.error().message});
+    return;
+  }
+  std::vector<std::string> failures = mend_pins();
+  append(failures, attach_wanted());
+  append(failures, publish_all());
+  tell(failures);
+}
+
+std::vector<std::string> Agent::mend_pins() {
+  const auto lock = GlobalLock::take(options_.run_dir);
+  if (!lock) return {lock.error().message};
+  const auto mended = datapath_->mend_pins();
+  if (!mended) return {mended.error().message};
+  for (const std::string& path : *mended) log_warning("{} was missing: pinned again", path);
+  return {};
+}
+
+void Agent::reload(bool asked) {
+  auto fresh = file_.look(asked);
+  if (!fresh) {
+    log_error("{}; the configuration stays as it was", fresh.error().message);
+    config_problem_ = {"configuration not taken over: " + fresh.error().message};
+    return;
+  }
+  if (!*fresh) return;
+  config_problem_.clear();
+  if (**fresh == config_) {
+    log_info("the configuration is what it was");
+    return;
+  }
+  take_over(std::move(**fresh));
+}
+
+void Agent::take_over(AgentConfig fresh) {
+  if (fresh.map_sizes != config_.map_sizes) log_warning("mapSizes has changed: that holds after --unload");
+  if (fresh.metrics_listen != config_.metrics_listen)
+    log_warning("metrics.listen has changed: that holds after a restart");
+  const bool other_programs = fresh.steer_node != config_.steer_node;
+  log_info("taking over a changed configuration: {} uplinks, {} exempt prefixes",
+           fresh.discover ? std::string("discovered") : std::to_string(fresh.uplinks.size()), fresh.exempt.size());
+  const AgentConfig old = std::exchange(config_, std::move(fresh));
+  if (other_programs) {
+    if (const auto loaded = load_datapath(conntrack_); !loaded) {
+      log_error("{}; the configuration stays as it was", loaded.error().message);
+      config_problem_ = {"configuration not taken over: " + loaded.error().message};
+      config_ = old;
+      return;
+    }
+  }
+  look_again();
 }
 
 std::vector<std::string> Agent::attach_wanted() {
@@ -207,19 +269,49 @@ std::vector<std::string> Agent::publish_all() {
   std::vector<std::string> problems = publish_nodes(tables_, desired_);
   append(problems, publish_exempt(tables_, desired_));
   append(problems, publish_uplinks(tables_, desired_, attached_));
-  const std::vector<HomeKey> homes = home_keys(desired_);
-  const bool changed = reconciled_homes_ != homes;
-  const auto repairs = changed ? reconcile_pods(netlink_, tables_, options_.run_dir, desired_, snapshot_)
-                               : refresh_pods(tables_, desired_, snapshot_);
-  if (!repairs) {
-    problems.push_back(repairs.error().message);
-  } else {
-    reconciled_homes_ = homes;
-    if (changed && repairs->any())
-      log_info("pod entries: {} made, {} changed, {} erased", repairs->made, repairs->changed, repairs->erased);
-  }
+  append(problems, publish_pods(events_.take_pod_news()));
   append(problems, retire_uplinks(tables_, desired_, attached_));
   return problems;
+}
+
+// Entries are compared with the records where anything can have changed: the entries themselves, a record, what the
+// snapshot says (look_again() forgets what was settled), or a pod whose veth went away. The caller holds GlobalLock.
+std::vector<std::string> Agent::publish_pods(const Events::PodNews& news) {
+  const auto changed = records_.refresh();
+  if (!changed) return {changed.error().message};
+  auto present = tables_.pods.entries();
+  if (!present) return {present.error().message};
+  const bool settled = settled_pods_ && same_entries(*settled_pods_, *present);
+  if (!settled || *changed || news.some_gone || news.all_suspect) {
+    const auto repairs =
+        reconcile_pods(netlink_, tables_, *present, records_, desired_, snapshot_, events_.pod_veths());
+    if (!repairs) return {repairs.error().message};
+    if (repairs->any()) {
+      log_info("pod entries: {} made, {} changed, {} erased", repairs->made, repairs->changed, repairs->erased);
+      settled_pods_.reset();
+    } else {
+      settled_pods_ = std::move(*present);
+    }
+  }
+  return pod_programs_.audit(netlink_, tables_, records_, events_.pod_veths(), news);
+}
+
+std::vector<std::string> Agent::warnings() {
+  const char* service_host = std::getenv("KUBERNETES_SERVICE_HOST");
+  std::vector<std::string> all =
+      service_warnings(config_, service_host != nullptr ? std::optional<std::string_view>(service_host) : std::nullopt);
+  append(all, forwarding_warnings());
+  for (const DesiredUplink& uplink : desired_.uplinks) {
+    if (!attached_.contains(uplink.index)) continue;
+    const auto names = attachments_->programs_before(netlink_, uplink.index);
+    for (const std::string& name : names ? *names : std::vector<std::string>())
+      all.push_back(
+          formatted("{}: {} sees packets before uplink_ingress; where it ends the chain, pods are not reached "
+                    "directly",
+                    uplink.name(), name));
+  }
+  append(all, config_problem_);
+  return all;
 }
 
 std::vector<std::string> Agent::detach_unwanted() {
@@ -293,10 +385,19 @@ void Agent::log_report(const std::vector<UplinkReport>& before) const {
   }
 }
 
-void Agent::tell(std::vector<std::string> reasons, bool retry) {
+// What keeps the agent from being ready is in `failures`, besides what it knows anyway.
+void Agent::tell(const std::vector<std::string>& failures) {
   AgentState state;
-  state.ready = reasons.empty();
-  state.reasons = std::move(reasons);
+  const bool retry = !failures.empty();
+  state.reasons = desired_.reasons;
+  append(state.reasons, load_problems_);
+  append(state.reasons, conntrack_problem_);
+  append(state.reasons, failures);
+  state.ready = state.reasons.empty();
+  state.warnings = warnings();
+  for (const std::string& warning : state.warnings) {
+    if (!state_ || std::ranges::find(state_->warnings, warning) == state_->warnings.end()) log_warning("{}", warning);
+  }
   state.pid = ::getpid();
   state.version = build_version();
   state.uplinks = desired_.report;
@@ -346,6 +447,14 @@ Result<> Agent::run() {
       look_again();
     }
   });
+  loop_.on_hangup([this] {
+    reload(true);
+    audit();
+  });
+  loop_.every(audit_time, [this] {
+    audit();
+    return true;
+  });
   if (!conntrack_) {
     loop_.every(retry_time, [this] {
       look_for_conntrack();
@@ -360,13 +469,14 @@ Result<> Agent::run() {
 }  // namespace
 
 Result<> run_agent(const AgentOptions& options) {
-  PDL_TRY_ASSIGN(AgentConfig config, load_config(options.config_path, options.config_named));
+  ConfigFile file(options.config_path, options.config_named);
+  PDL_TRY_ASSIGN(AgentConfig config, file.load());
   PDL_TRY(check_capabilities());
   PDL_TRY(check_pin_dir(options.pin_dir));
   PDL_TRY_ASSIGN(Fd lock, take_agent_lock(options.run_dir));
   PDL_TRY_ASSIGN(Netlink netlink, Netlink::open());
   PDL_TRY_ASSIGN(Events events, Events::open());
-  Agent agent(options, std::move(config), std::move(lock), std::move(netlink), std::move(events),
+  Agent agent(options, std::move(file), std::move(config), std::move(lock), std::move(netlink), std::move(events),
               load_memory(options.run_dir));
   PDL_TRY(agent.bring_up());
   return agent.run();

@@ -136,11 +136,12 @@ Result<> Attachments::attach_link(int ifindex, const UplinkHook& hook) {
 Result<Fd> Attachments::pin_held_link(int ifindex, const UplinkHook& hook, const std::string& path) {
   const auto held = links_.find({ifindex, hook.hook});
   if (held == links_.end()) return Fd();
+  PDL_TRY_ASSIGN(const bpf::LinkInfo info, bpf::link_info(held->second.get()));
+  if (info.ifindex != static_cast<std::uint32_t>(ifindex)) return Fd();
+  // Held until it is pinned: the last of both to go takes the program off the interface.
+  PDL_TRY(bpf::pin(held->second.get(), path));
   Fd link = std::move(held->second);
   links_.erase(held);
-  PDL_TRY_ASSIGN(const bpf::LinkInfo info, bpf::link_info(link.get()));
-  if (info.ifindex != static_cast<std::uint32_t>(ifindex)) return Fd();
-  PDL_TRY(bpf::pin(link.get(), path));
   return link;
 }
 
@@ -184,6 +185,26 @@ Result<> Attachments::attach_filter(Netlink& netlink, int ifindex, const UplinkH
 Result<> Attachments::detach(Netlink& netlink, int ifindex) {
   PDL_TRY(remove_links(ifindex));
   return remove_our_filters(netlink, ifindex, memory_->clsact.erase(ifindex) > 0);
+}
+
+Result<std::vector<std::string>> Attachments::programs_before(Netlink& netlink, int ifindex) const {
+  std::vector<std::string> names;
+  PDL_TRY_ASSIGN(const std::uint32_t ours, program_id(datapath_->program_fd(uplink_ingress_program)));
+  if (use_tcx_) {
+    PDL_TRY_ASSIGN(const auto programs, bpf::tcx_programs(ifindex, bpf::TcxHook::ingress));
+    for (const bpf::TcxProgram& one : programs) {
+      if (one.program_id == ours) return names;
+      const auto fd = bpf::program_by_id(one.program_id);
+      const auto info = fd ? bpf::program_info(fd->get()) : Result<bpf::ProgramInfo>(Failure(fd.error()));
+      names.push_back(info ? info->name : formatted("program {}", one.program_id));
+    }
+    return names;
+  }
+  for (const TcFilter& filter : filters_or_none(netlink, ifindex, TcHook::ingress)) {
+    if (is_our_filter(filter, TcHook::ingress, uplink_ingress_program)) return names;
+    names.push_back(formatted("{} filter {} of priority {}", filter.kind, filter.name, filter.priority));
+  }
+  return names;
 }
 
 Result<std::set<int>> Attachments::attached(Netlink& netlink, const std::set<int>& candidates) {

@@ -46,6 +46,10 @@ class Attachments {
   // Takes ours away from an interface.
   Result<> detach(Netlink& netlink, int ifindex);
 
+  // Foreign programs that see what arrives on an interface before uplink_ingress does, by name. One that ends the
+  // chain (TC_ACT_OK and the like) keeps it from ours.
+  Result<std::vector<std::string>> programs_before(Netlink& netlink, int ifindex) const;
+
   // Interfaces that bear one of ours, or whose pin is left: `candidates` are asked for filters.
   Result<std::set<int>> attached(Netlink& netlink, const std::set<int>& candidates);
 

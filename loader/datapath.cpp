@@ -199,6 +199,45 @@ Result<> Datapath::pin() const {
   return done;
 }
 
+Result<std::vector<std::string>> Datapath::mend_pins() const {
+  std::vector<std::string> mended;
+  PDL_TRY(make_directories(folder_ + "/progs"));
+  PDL_TRY(make_directories(folder_ + "/links"));
+  const bpf_map* map = nullptr;
+  bpf_object__for_each_map(map, skeleton_->obj) {
+    if (!is_pinned_map(map)) continue;
+    const std::string path = map_pin(folder_, bpf_map__name(map));
+    PDL_TRY_ASSIGN(const bpf::MapInfo ours, bpf::map_info(bpf_map__fd(map)));
+    PDL_TRY(expect_kind(path, PinKind::map));
+    const auto pinned = bpf::open_pinned(path);
+    if (pinned) {
+      PDL_TRY_ASSIGN(const bpf::MapInfo info, bpf::map_info(pinned->get()));
+      if (info.id == ours.id) continue;
+      PDL_TRY(replace_pin(bpf_map__fd(map), path));
+    } else {
+      PDL_TRY(bpf::pin(bpf_map__fd(map), path));
+    }
+    mended.push_back(path);
+  }
+  for (const char* name : program_names) {
+    const std::string path = program_pin(folder_, name);
+    PDL_TRY_ASSIGN(const bpf::ProgramInfo ours, bpf::program_info(program_fd(name)));
+    PDL_TRY(check_program_pin(path, name));
+    const auto pinned = bpf::open_pinned(path);
+    const auto info = pinned ? bpf::program_info(pinned->get()) : Result<bpf::ProgramInfo>(Failure(pinned.error()));
+    if (info && info->id == ours.id) continue;
+    PDL_TRY(replace_pin(program_fd(name), path));
+    mended.push_back(path);
+  }
+  const auto abi = current_abi(options_.pin_dir);
+  if (!abi || *abi != PDL_ABI_VERSION) {
+    PDL_TRY(expect_kind(current_link(options_.pin_dir), PinKind::symlink));
+    PDL_TRY(make_current());
+    mended.push_back(current_link(options_.pin_dir));
+  }
+  return mended;
+}
+
 Result<> Datapath::make_current() const {
   return replace_symlink(formatted("v{}", PDL_ABI_VERSION), current_link(options_.pin_dir));
 }

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "loader/base/fd.h"
 #include "loader/base/result.h"
@@ -45,6 +46,9 @@ class Datapath {
   // Pins maps where they are not, and puts this build's programs in the place of those pinned.
   // Errors: errno; what this call itself made is taken away again.
   [[nodiscard]] Result<> pin() const;
+  // Makes pins of ours again that are missing, and `current`. Returns what was mended. Errors: as pin(); PIN_DIR is on
+  // no bpffs; a name is taken by something else.
+  [[nodiscard]] Result<std::vector<std::string>> mend_pins() const;
   // PIN_DIR/current -> v<ABI>, atomically.
   [[nodiscard]] Result<> make_current() const;
 

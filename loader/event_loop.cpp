@@ -18,16 +18,16 @@ std::uint64_t now_us() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1000000U + static_cast<std::uint64_t>(now.tv_nsec) / 1000U;
 }
 
-int on_signal(sd_event_source* source, const signalfd_siginfo* info, void* /*unused*/) {
+}  // namespace
+
+int EventLoop::on_signal(sd_event_source* source, const signalfd_siginfo* info, void* loop) {
   if (info->ssi_signo == SIGHUP) {
-    log_info("SIGHUP: the configuration is read at start only");
+    if (const Callback& hangup = static_cast<EventLoop*>(loop)->hangup_) hangup();
     return 0;
   }
   log_info("ending at signal {}", info->ssi_signo);
   return sd_event_exit(sd_event_source_get_event(source), 0);
 }
-
-}  // namespace
 
 EventLoop::EventLoop() {
   // Blocked before anything else, so that a signal during the start is not lost and ends the program in order.
@@ -36,7 +36,8 @@ EventLoop::EventLoop() {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   if (sd_event_new(&event_) < 0) return;
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sd_event_add_signal(event_, nullptr, signal, &on_signal, nullptr);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP})
+    sd_event_add_signal(event_, nullptr, signal, &EventLoop::on_signal, this);
   sd_event_set_watchdog(event_, 1);
 }
 

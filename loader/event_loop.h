@@ -11,6 +11,7 @@
 
 struct sd_event;
 struct sd_event_source;
+struct signalfd_siginfo;
 
 namespace poduplink {
 
@@ -26,6 +27,8 @@ class EventLoop {
 
   // Calls back whenever a descriptor can be read. Errors: errno.
   Result<> watch(int fd, Callback callback);
+  // Calls back at SIGHUP.
+  void on_hangup(Callback callback) { hangup_ = std::move(callback); }
   void on_wake(Callback callback) { wake_ = std::move(callback); }
   // Calls the wake callback once, this much later, or earlier where that was asked for already.
   void wake_in(std::chrono::microseconds delay);
@@ -39,6 +42,8 @@ class EventLoop {
   Result<> run();
 
  private:
+  static int on_signal(sd_event_source* source, const signalfd_siginfo* info, void* loop);
+
   struct Pace {
     std::chrono::microseconds pace;
     std::function<bool()> callback;
@@ -50,6 +55,7 @@ class EventLoop {
   std::list<Callback> watchers_;  // stable addresses: sd-event keeps pointers
   std::list<Pace> paces_;
   Callback wake_;
+  Callback hangup_;
   bool told_ready_ = false;
   std::string told_status_;
   bool wake_pending_ = false;

@@ -6,13 +6,14 @@
 #include <algorithm>
 
 #include "loader/base/log.h"
+#include "loader/net/tc.h"
 
 namespace poduplink {
 
 Result<Events> Events::open() {
   PDL_TRY_ASSIGN(Netlink netlink, Netlink::open());
-  for (const int group :
-       {RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE, RTNLGRP_NEIGH})
+  for (const int group : {RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE,
+                          RTNLGRP_IPV6_ROUTE, RTNLGRP_NEIGH, RTNLGRP_TC})
     PDL_TRY(netlink.join(group));
   return Events(std::move(netlink));
 }
@@ -20,7 +21,7 @@ Result<Events> Events::open() {
 void Events::learn(const Snapshot& snapshot, std::set<int> managed) {
   pod_veths_.clear();
   for (const Link& link : snapshot.links) {
-    if (is_pod_veth(link)) pod_veths_.insert(link.index);
+    if (is_pod_veth(link)) pod_veths_.emplace(link.index, link.name);
   }
   managed_ = std::move(managed);
 }
@@ -29,6 +30,7 @@ Change Events::read() {
   Change all = Change::none;
   const auto read = netlink_.receive([&](const nlmsghdr* message) { all = std::max(all, meaning(message)); });
   if (read) return all;
+  pod_news_.all_suspect = true;
   log_info("netlink events were lost ({}), looking at everything anew", read.error().message);
   return Change::everything;
 }
@@ -36,15 +38,22 @@ Change Events::read() {
 Change Events::meaning_of_link(const Link& link, bool gone) {
   if (!is_pod_veth(link)) {
     // One that was a pod's veth and is renamed.
-    pod_veths_.erase(link.index);
+    if (pod_veths_.erase(link.index) > 0) pod_news_.some_gone = true;
     return Change::everything;
   }
   if (gone) {
     pod_veths_.erase(link.index);
+    pod_news_.some_gone = true;
   } else {
-    pod_veths_.insert(link.index);
+    pod_veths_[link.index] = link.name;
   }
   return Change::none;
+}
+
+// Programs of ours may have gone with it. On a pod's veth that is looked at with the next audit.
+Change Events::meaning_of_tc(int link) {
+  if (pod_veths_.contains(link)) pod_news_.suspect.insert(link);
+  return managed_.contains(link) ? Change::everything : Change::none;
 }
 
 Change Events::meaning(const nlmsghdr* message) {
@@ -67,6 +76,9 @@ Change Events::meaning(const nlmsghdr* message) {
     case RTM_NEWNEIGH:
     case RTM_DELNEIGH:
       return managed_.contains(parse_neighbour(message).link) ? Change::neighbours : Change::none;
+    case RTM_DELTFILTER:
+    case RTM_DELQDISC:
+      return meaning_of_tc(parse_tc_link(message));
     default:
       return Change::none;
   }

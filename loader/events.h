@@ -4,6 +4,7 @@
 #pragma once
 
 #include <set>
+#include <utility>
 
 #include "loader/base/result.h"
 #include "loader/net/netlink.h"
@@ -27,6 +28,17 @@ class Events {
   // What the snapshot that is in force says: which links are pods' veths and which are managed.
   void learn(const Snapshot& snapshot, std::set<int> managed);
 
+  // As of the last read().
+  [[nodiscard]] const PodVeths& pod_veths() const { return pod_veths_; }
+
+  // What happened to pods' veths since the last call.
+  struct PodNews {
+    bool some_gone = false;
+    bool all_suspect = false;  // events were lost
+    std::set<int> suspect;     // a filter or a qdisc was taken away there
+  };
+  PodNews take_pod_news() { return std::exchange(pod_news_, {}); }
+
   // Reads all that has arrived. Lost events (ENOBUFS) mean that everything may have changed.
   Change read();
 
@@ -34,10 +46,12 @@ class Events {
   explicit Events(Netlink netlink) : netlink_(std::move(netlink)) {}
   Change meaning(const nlmsghdr* message);
   Change meaning_of_link(const Link& link, bool gone);
+  Change meaning_of_tc(int link);
 
   Netlink netlink_;
-  std::set<int> pod_veths_;
+  PodVeths pod_veths_;
   std::set<int> managed_;
+  PodNews pod_news_;
 };
 
 }  // namespace poduplink

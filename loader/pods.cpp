@@ -8,11 +8,8 @@
 #include <map>
 #include <set>
 
-#include "loader/base/file.h"
 #include "loader/base/log.h"
 #include "maps/attachment.h"
-#include "maps/paths.h"
-#include "maps/podprog.h"
 
 namespace poduplink {
 namespace {
@@ -24,23 +21,22 @@ bool differs(const pdl_pod& one, const pdl_pod& other) { return std::memcmp(&one
 // As host_veth_name() makes it: the low 48 bits of the hash.
 std::string veth_name_of(std::uint64_t owner) { return "pdl" + hash_text(owner).substr(4); }
 
-// Whether veths live. The snapshot is older than the hold of the lock, so what it lacks is asked for again: an
-// ADD may have made it since.
+// Whether veths live. Events may come late, so one that they do not know is asked for: an ADD may have made it since.
 class Veths {
  public:
-  Veths(Netlink& netlink, const Snapshot& snapshot) : netlink_(netlink), snapshot_(snapshot) {}
+  Veths(Netlink& netlink, const PodVeths& known) : netlink_(netlink), known_(known) {}
 
   [[nodiscard]] bool lives(int index, const std::string& name) const {
     if (index <= 0) return false;
-    const Link* link = snapshot_.find(index);
-    if (link != nullptr) return link->name == name;
+    const auto found = known_.find(index);
+    if (found != known_.end()) return found->second == name;
     const auto fresh = find_link(netlink_, index);
     return fresh && fresh->name == name;
   }
 
  private:
   Netlink& netlink_;
-  const Snapshot& snapshot_;
+  const PodVeths& known_;
 };
 
 void set_gateway_mac(pdl_pod& pod, const Snapshot& snapshot) {
@@ -55,10 +51,12 @@ struct Wanted {
   std::set<std::uint64_t> owners;  // of records whose entries are not to be touched as leftovers
 };
 
-Wanted wanted_entries(const std::vector<Record>& records, const std::map<IpAddress, pdl_pod>& present,
-                      const Desired& desired, const Snapshot& snapshot, const Veths& veths) {
+Wanted wanted_entries(const Records& records, const std::map<IpAddress, pdl_pod>& present, const Desired& desired,
+                      const Snapshot& snapshot, const Veths& veths) {
   Wanted wanted;
-  for (const Record& record : records) {
+  for (const auto& [name, file] : records.files()) {
+    if (!file.readable) continue;
+    const Record& record = file.record;
     const std::uint64_t owner = attachment_hash(record.id);
     const bool living = veths.lives(record.host_veth_index, record.host_veth);
     // A dead pod's entry goes; its record stays for DEL and GC, which give its address back.
@@ -85,6 +83,11 @@ bool may_write(const pdl_pod* present, const pdl_pod& entry, const Wanted& wante
 }
 
 }  // namespace
+
+bool same_entries(const PodEntries& one, const PodEntries& other) {
+  return std::ranges::equal(
+      one, other, [](const auto& a, const auto& b) { return a.first == b.first && !differs(a.second, b.second); });
+}
 
 const DesiredUplink* uplink_of(const Desired& desired, const RecordAddress& address) {
   const DesiredUplink* by_mac = nullptr;
@@ -132,11 +135,10 @@ std::optional<pdl_pod> entry_of(const Record& record, const RecordAddress& addre
   return pod;
 }
 
-Result<PodRepairs> reconcile_pods(Netlink& netlink, const Tables& tables, const std::string& run_dir,
-                                  const Desired& desired, const Snapshot& snapshot) {
-  const Veths veths(netlink, snapshot);
-  PDL_TRY_ASSIGN(const std::vector<Record> records, load_records(run_dir));
-  PDL_TRY_ASSIGN(const auto entries, tables.pods.entries());
+Result<PodRepairs> reconcile_pods(Netlink& netlink, const Tables& tables, const PodEntries& entries,
+                                  const Records& records, const Desired& desired, const Snapshot& snapshot,
+                                  const PodVeths& known) {
+  const Veths veths(netlink, known);
   const std::map<IpAddress, pdl_pod> present(entries.begin(), entries.end());
   const Wanted wanted = wanted_entries(records, present, desired, snapshot, veths);
   PodRepairs repairs;
@@ -173,38 +175,6 @@ Result<PodRepairs> refresh_pods(const Tables& tables, const Desired& desired, co
     ++repairs.changed;
   }
   return repairs;
-}
-
-std::vector<std::string> switch_pod_programs(Netlink& netlink, const Tables& tables, const std::string& run_dir,
-                                             const std::vector<Link>& links) {
-  std::map<std::string, pdl_mode> modes;
-  if (const auto records = load_records(run_dir)) {
-    for (const Record& record : *records) modes[record.host_veth] = record.mode;
-  }
-  std::map<int, pdl_mode> modes_by_index;
-  if (const auto entries = tables.pods.entries()) {
-    for (const auto& [address, pod] : *entries) modes_by_index[static_cast<int>(pod.veth)] = pod.mode;
-  }
-  std::vector<std::string> problems;
-  std::set<std::string> living;
-  for (const Link& link : links) {
-    if (!is_pod_veth(link)) continue;
-    living.insert(link.name);
-    const auto by_name = modes.find(link.name);
-    const auto by_index = modes_by_index.find(link.index);
-    // A veth that nobody knows is one whose ADD has not come to its program yet.
-    if (by_name == modes.end() && by_index == modes_by_index.end()) continue;
-    const pdl_mode mode = by_name != modes.end() ? by_name->second : by_index->second;
-    const auto attached = attach_pod_program(netlink, tables.folder, link.name, link.index, mode);
-    if (!attached) problems.push_back(attached.error().message);
-  }
-  const auto pins = list_directory(tables.folder + "/links");
-  for (const std::string& name : pins ? *pins : std::vector<std::string>()) {
-    if (!is_pod_veth_name(name) || living.contains(name)) continue;
-    if (const auto removed = remove_file(link_pin(tables.folder, name)); !removed)
-      problems.push_back(removed.error().message);
-  }
-  return problems;
 }
 
 }  // namespace poduplink

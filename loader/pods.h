@@ -5,9 +5,12 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "loader/base/result.h"
 #include "loader/desired.h"
+#include "loader/records.h"
 #include "loader/snapshot.h"
 #include "maps/record.h"
 #include "maps/tables.h"
@@ -25,6 +28,10 @@ std::optional<MacAddress> gateway_mac(const Snapshot& snapshot, int link, const 
 std::optional<pdl_pod> entry_of(const Record& record, const RecordAddress& address, const Desired& desired,
                                 const Snapshot& snapshot, const pdl_pod* present);
 
+// As PodTable::entries() gives them.
+using PodEntries = std::vector<std::pair<IpAddress, pdl_pod>>;
+bool same_entries(const PodEntries& one, const PodEntries& other);
+
 struct PodRepairs {
   unsigned made = 0;
   unsigned changed = 0;
@@ -35,15 +42,12 @@ struct PodRepairs {
 
 // Records against entries, both ways. Ready records whose veth lives get their entries, as they should be.
 // Entries of no record go, unless the veth of their owner still lives. The caller holds GlobalLock.
-Result<PodRepairs> reconcile_pods(Netlink& netlink, const Tables& tables, const std::string& run_dir,
-                                  const Desired& desired, const Snapshot& snapshot);
+// `entries`: all of them, as read in the same hold. `known`: see Events::pod_veths().
+Result<PodRepairs> reconcile_pods(Netlink& netlink, const Tables& tables, const PodEntries& entries,
+                                  const Records& records, const Desired& desired, const Snapshot& snapshot,
+                                  const PodVeths& known);
 
 // Gateway MACs and MTUs alone, without reading a record. The caller holds GlobalLock.
 Result<PodRepairs> refresh_pods(const Tables& tables, const Desired& desired, const Snapshot& snapshot);
-
-// Puts the pinned pod_egress on the veth of every ready record and every entry, and removes the pins of
-// links whose veths are gone. The caller holds GlobalLock. Returns what failed, by veth.
-std::vector<std::string> switch_pod_programs(Netlink& netlink, const Tables& tables, const std::string& run_dir,
-                                             const std::vector<Link>& links);
 
 }  // namespace poduplink

@@ -32,6 +32,9 @@ struct Snapshot {
 bool is_pod_veth(const Link& link);
 bool is_pod_veth_name(std::string_view name);
 
+// Host sides of pods' veths that are there: index and name.
+using PodVeths = std::map<int, std::string>;
+
 // A unicast route of the main table.
 bool is_main_unicast(const Route& route);
 

@@ -38,6 +38,7 @@ AgentState parse_state_json(const Json& json) {
   AgentState state;
   state.ready = json.at("ready").get<bool>();
   state.reasons = json.at("reasons").get<std::vector<std::string>>();
+  state.warnings = json.value("warnings", std::vector<std::string>());
   state.pid = json.value("pid", 0);
   state.version = json.value("version", std::string());
   if (json.contains("uplinks")) {
@@ -51,11 +52,8 @@ AgentState parse_state_json(const Json& json) {
 std::string write_agent_state_text(const AgentState& state) {
   Json uplinks = Json::array();
   for (const UplinkReport& line : state.uplinks) uplinks.push_back(uplink_json(line));
-  const Json document = {{"ready", state.ready},
-                         {"reasons", state.reasons},
-                         {"pid", state.pid},
-                         {"version", state.version},
-                         {"uplinks", uplinks}};
+  const Json document = {{"ready", state.ready}, {"reasons", state.reasons}, {"warnings", state.warnings},
+                         {"pid", state.pid},     {"version", state.version}, {"uplinks", uplinks}};
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

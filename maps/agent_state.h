@@ -27,7 +27,8 @@ struct UplinkReport {
 
 struct AgentState {
   bool ready = false;
-  std::vector<std::string> reasons;  // why not
+  std::vector<std::string> reasons;   // why not
+  std::vector<std::string> warnings;  // what an operator should look at; none keeps pods from working
   int pid = 0;
   std::string version;
   std::vector<UplinkReport> uplinks;

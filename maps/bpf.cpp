@@ -169,6 +169,20 @@ Result<> next_key(int map_fd, const void* key, void* next) {
   return element_call(BPF_MAP_GET_NEXT_KEY, map_fd, key, next, 0);
 }
 
+Result<bool> lookup_batch(int map_fd, bool first, Batch& batch) {
+  bpf_attr attributes{};
+  attributes.batch.map_fd = static_cast<std::uint32_t>(map_fd);
+  attributes.batch.in_batch = first ? 0 : pointer(batch.cursor.data());
+  attributes.batch.out_batch = pointer(batch.cursor.data());
+  attributes.batch.keys = pointer(batch.keys);
+  attributes.batch.values = pointer(batch.values);
+  attributes.batch.count = batch.most;
+  const bool more = bpf_call(BPF_MAP_LOOKUP_BATCH, attributes) == 0;
+  if (!more && errno != ENOENT) return Failure(Error{errno, errno_text(errno)});
+  batch.count = attributes.batch.count;
+  return more;
+}
+
 bool have_tcx() {
   // Interface 0 exists nowhere: kernels with tcx look for it (ENODEV), older ones refuse the hook first (EINVAL).
   const auto asked = tcx_programs(0, TcxHook::ingress);

@@ -52,6 +52,19 @@ Result<> erase(int map_fd, const void* key);
 // The key after `key` (null: the first). Errors: ENOENT after the last.
 Result<> next_key(int map_fd, const void* key, void* next);
 
+// Many entries with one call. `cursor` has room for a key and at least 4 octets; `first` starts from the beginning.
+// Fills keys and values, which have room for `most` entries, and `count`; false after the last of them.
+// Errors: ENOSPC where one hash bucket holds more than `most`; EINTR where entries vanished meanwhile; EINVAL,
+// EOPNOTSUPP and 524 where the kernel cannot do it for this kind of map.
+struct Batch {
+  std::span<std::uint8_t> cursor;
+  void* keys = nullptr;
+  void* values = nullptr;
+  std::uint32_t most = 0;
+  std::uint32_t count = 0;
+};
+Result<bool> lookup_batch(int map_fd, bool first, Batch& batch);
+
 // tcx links, kernel 6.6 and later.
 enum class TcxHook { ingress, egress };
 // True where the kernel knows tcx; has no side effect.

@@ -153,18 +153,22 @@ Result<> remove_record(const std::string& run_dir, const AttachmentId& id) {
   return remove_file(record_path(run_dir, attachment_hash(id)));
 }
 
+bool is_record_name(std::string_view name) { return name.ends_with(".json"); }
+
+Result<Record> read_record(const std::string& path) {
+  PDL_TRY_ASSIGN(const std::string text, read_file(path, record_limit));
+  return parse_record_text(text);
+}
+
 Result<std::vector<Record>> load_records(const std::string& run_dir) {
-  constexpr std::string_view suffix = ".json";
   std::vector<Record> records;
   auto names = list_directory(records_dir(run_dir));
   if (!names && names.error().code == ENOENT) return records;
   if (!names) return Failure(std::move(names.error()));
   for (const std::string& name : *names) {
-    if (!name.ends_with(suffix)) continue;  // a temporary file of a writer that was killed
+    if (!is_record_name(name)) continue;
     const std::string path = records_dir(run_dir) + "/" + name;
-    const auto text = read_file(path, record_limit);
-    auto record = text ? parse_record_text(*text) : Result<Record>(Failure(text.error()));
-    if (record) {
+    if (auto record = read_record(path)) {
       records.push_back(std::move(*record));
     } else {
       log_warning("{}: {}", path, record.error().message);

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "loader/base/address.h"
@@ -57,6 +58,10 @@ Result<Record> parse_record_text(const std::string& text);
 Result<std::optional<Record>> load_record(const std::string& run_dir, const AttachmentId& id);
 Result<> store_record(const std::string& run_dir, const Record& record);
 Result<> remove_record(const std::string& run_dir, const AttachmentId& id);
+// One file of records_dir(), whatever its name. Errors: errno of reading; text that is no record.
+Result<Record> read_record(const std::string& path);
+// A name in records_dir() that is a record's, not a temporary file of a writer that was killed.
+bool is_record_name(std::string_view name);
 // All that can be read; a file that cannot is logged and passed over.
 Result<std::vector<Record>> load_records(const std::string& run_dir);
 

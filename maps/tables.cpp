@@ -79,6 +79,23 @@ Result<Value> summed(int map_fd, const void* key, unsigned cpus) {
   return value;
 }
 
+// All entries, many with one call. Errors: see lookup_batch().
+template <typename Key, typename Value>
+Result<std::vector<std::pair<Key, Value>>> entries_by_batch(int map_fd) {
+  constexpr std::uint32_t most = 1024;
+  std::vector<Key> keys(most);
+  std::vector<Value> values(most);
+  std::array<std::uint8_t, std::max<std::size_t>(sizeof(Key), sizeof(std::uint32_t))> cursor{};
+  bpf::Batch batch{.cursor = cursor, .keys = keys.data(), .values = values.data(), .most = most, .count = 0};
+  std::vector<std::pair<Key, Value>> found;
+  bool more = true;
+  for (bool first = true; more; first = false) {
+    PDL_TRY_ASSIGN(more, bpf::lookup_batch(map_fd, first, batch));
+    for (std::uint32_t i = 0; i < batch.count; ++i) found.emplace_back(keys[i], values[i]);
+  }
+  return found;
+}
+
 template <typename Key, typename Visit>
 Result<> each_key(int map_fd, const std::string& name, Visit visit) {
   Key key{};
@@ -135,6 +152,7 @@ Result<bool> Table<Key, Value>::erase(const Key& key) const {
 
 template <typename Key, typename Value>
 Result<std::vector<std::pair<Key, Value>>> Table<Key, Value>::entries() const {
+  if (auto quickly = entries_by_batch<Key, Value>(fd())) return quickly;
   std::vector<std::pair<Key, Value>> found;
   PDL_TRY(each_key<Key>(fd(), "map " + name_, [&](const Key& key) -> Result<> {
     PDL_TRY_ASSIGN(const std::optional<Value> value, find(key));

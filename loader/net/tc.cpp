@@ -41,6 +41,8 @@ Message clsact_message(int type, int flags, int link) {
 
 }  // namespace
 
+int parse_tc_link(const nlmsghdr* message) { return static_cast<const tcmsg*>(nlmsg_data(message))->tcm_ifindex; }
+
 Result<IngressQdisc> ingress_qdisc(Netlink& netlink, int link) {
   Message message(RTM_GETQDISC, NLM_F_DUMP, tc_header(link, 0));
   IngressQdisc found = IngressQdisc::none;

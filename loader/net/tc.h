@@ -28,6 +28,9 @@ struct TcFilter {
 enum class IngressQdisc { none, clsact, ingress };
 Result<IngressQdisc> ingress_qdisc(Netlink& netlink, int link);
 
+// The link that a message of RTNLGRP_TC is about.
+int parse_tc_link(const nlmsghdr* message);
+
 // Adds clsact unless it is there. Errors: EBUSY, with the reason, where an `ingress` qdisc excludes it.
 Result<> ensure_clsact(Netlink& netlink, int link);
 Result<> delete_clsact(Netlink& netlink, int link);

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loader/records.h"
+
+#include <cerrno>
+#include <ctime>
+#include <utility>
+
+#include "loader/base/file.h"
+#include "loader/base/log.h"
+#include "maps/paths.h"
+
+namespace poduplink {
+namespace {
+
+bool same_time(const timespec& one, const timespec& other) {
+  return one.tv_sec == other.tv_sec && one.tv_nsec == other.tv_nsec;
+}
+
+// Time stamps of files are as coarse as the kernel's tick, 10 ms at most: two changes in one cannot be told apart.
+bool is_settled(const timespec& modified) {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  const auto in_ms = [](const timespec& time) { return (time.tv_sec * 1000) + (time.tv_nsec / 1000000); };
+  return in_ms(now) - in_ms(modified) > 100;
+}
+
+}  // namespace
+
+Result<bool> Records::refresh() {
+  const std::string folder = records_dir(run_dir_);
+  struct stat status{};
+  if (::stat(folder.c_str(), &status) != 0) {
+    if (errno != ENOENT) return fail_errno(errno, "{}", folder);
+    return !std::exchange(files_, {}).empty();
+  }
+  if (settled_ && same_time(folder_modified_, status.st_mtim)) return false;
+  folder_modified_ = status.st_mtim;
+  settled_ = is_settled(status.st_mtim);
+  PDL_TRY_ASSIGN(const auto names, list_directory(folder));
+  std::map<std::string, File> fresh;
+  bool changed = false;
+  for (const std::string& name : names) {
+    if (!is_record_name(name)) continue;
+    PDL_TRY_ASSIGN(const bool read, refresh_file(name, fresh));
+    changed = changed || read;
+  }
+  // What is left there is gone or was replaced.
+  changed = changed || !files_.empty();
+  files_ = std::move(fresh);
+  return changed;
+}
+
+// True where the file was read anew.
+Result<bool> Records::refresh_file(const std::string& name, std::map<std::string, File>& fresh) {
+  const std::string path = records_dir(run_dir_) + "/" + name;
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) return false;
+    return fail_errno(errno, "{}", path);
+  }
+  const auto old = files_.find(name);
+  if (old != files_.end() && old->second.inode == status.st_ino && same_time(old->second.modified, status.st_mtim)) {
+    fresh.insert(files_.extract(old));
+    return false;
+  }
+  File file{.inode = status.st_ino, .modified = status.st_mtim};
+  if (auto record = read_record(path)) {
+    file.record = std::move(*record);
+    file.readable = true;
+  } else {
+    log_warning("{}: {}", path, record.error().message);
+  }
+  fresh.emplace(name, std::move(file));
+  return true;
+}
+
+}  // namespace poduplink
