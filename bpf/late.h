@@ -18,14 +18,14 @@ static __always_inline bool stays(const struct packet *p, const struct pdl_pod *
 /* The sender is told by way of the host's stack, as if a router behind the uplink had done it: only the stack
  * can translate the quote of a flow that it NATs. What lets the flow's answers in lets this in. */
 static __always_inline int late_too_big(struct __sk_buff *skb, struct packet *p, __u32 ifindex,
-					const struct pdl_uplink *home, bool readable)
+					const struct pdl_uplink *home)
 {
 	struct macs macs = {.src = PDL_HOST_MAC};
 	union address from = p->ip.dst;
 
 	count(PDL_VERDICT_late_too_big);
 	tell(skb, p, PDL_VERDICT_late_too_big);
-	if (!readable || !(p->ip.flags & HDR_DF) || make_too_big(skb, p, &from, home->mtu))
+	if (!(p->ip.flags & HDR_DF) || make_too_big(skb, p, &from, home->mtu))
 		return TC_ACT_SHOT;
 	__builtin_memcpy(macs.dst, home->mac, sizeof(macs.dst));
 	bpf_skb_store_bytes(skb, 0, &macs, sizeof(macs), 0);
@@ -39,15 +39,15 @@ static __always_inline int steer(struct __sk_buff *skb, struct packet *p, __u32 
 	const __u8 nobody[ETH_ALEN] = {};
 	struct bpf_tunnel_key no_tunnel = {};
 	struct pdl_uplink_stats *stats;
-	/* For the size of segments and for the ports of an event; where it fails there are none. */
-	bool readable = !parse_transport(skb, p);
 
+	/* For the size of segments and for the ports of an event; where it fails there are none. */
+	parse_transport(skb, p);
 	if (home && home->state != PDL_STATE_UP && home->when_down == PDL_WHEN_DOWN_STACK)
 		return pass(PDL_VERDICT_late_uplink_down_stack);
 	if (!home || home->state != PDL_STATE_UP || !nh)
 		return drop(skb, p, PDL_VERDICT_late_uplink_down);
 	if (is_too_big(skb, p, home->mtu))
-		return late_too_big(skb, p, ifindex, home, readable);
+		return late_too_big(skb, p, ifindex, home);
 	/* The helper drops frames to a group's MAC, which a neighbour on the other uplink may have. */
 	if (p->eth.h_dest[0] & 1)
 		bpf_skb_store_bytes(skb, 0, nobody, sizeof(nobody), 0);

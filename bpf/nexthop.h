@@ -67,10 +67,11 @@ static __always_inline bool is_too_big(struct __sk_buff *skb, const struct packe
 {
 	if (!mtu || skb->len - ETH_HLEN <= mtu)
 		return false;
-	if (!skb->gso_size)
-		return true;
 	if (skb->gso_size == GSO_BY_FRAGS)
 		return false;
+	/* Without a transport header nobody can tell what segmentation would put before each segment. */
+	if (!skb->gso_size || !(p->ip.flags & HDR_TRANSPORT))
+		return true;
 	return segment_headers(skb, p) + skb->gso_size > mtu;
 }
 

@@ -38,7 +38,7 @@ union address {
 struct headers {
 	union address src;
 	union address dst;
-	__u32 transport; /* offset of the transport header from the start of the frame */
+	__u32 transport; /* offset of the transport header from the start of the frame; 0: there is none */
 	__be16 sport;	 /* the two ports are 0 unless the protocol is TCP or UDP */
 	__be16 dport;
 	__u8 protocol; /* the last next-header value that was reached */

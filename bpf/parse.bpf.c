@@ -105,8 +105,10 @@ int parse_transport(struct __sk_buff *skb, struct packet *p)
 {
 	if (!p)
 		return -1;
-	if (!parse_headers(skb, &p->ip, p->family, p->end))
+	if (!parse_headers(skb, &p->ip, p->family, p->end)) {
+		p->ip.transport = 0;
 		return -1;
+	}
 	if (is_icmp(p->family, p->ip.protocol) && p->ip.flags & HDR_TRANSPORT &&
 	    is_icmp_error(p->family, p->ip.icmp_type)) {
 		p->error = 1;

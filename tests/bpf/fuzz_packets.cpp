@@ -34,17 +34,10 @@ class Making {
     if (random_.one_in(8)) gso_ = input.gso_size = gso_size();
     input.frame = random_.one_in(40) ? neighbour_question() : ip_frame();
     damage(input.frame);
-    if (program_ == Program::uplink_egress && !has_transport(input)) input.gso_size = 0;
     return input;
   }
 
  private:
-  // Segments of a packet without transport header: see the case that should fail in oracle_test.cpp.
-  [[nodiscard]] static bool has_transport(const Input& input) {
-    const oracle::Frame read = oracle::read_frame(oracle::skb_of(input));
-    return read.kind != oracle::Kind::ip || read.packet.chain.transport.has_value();
-  }
-
   // ---- who talks with whom, and where the packet is seen ----
 
   IpAddress any_peer() {
