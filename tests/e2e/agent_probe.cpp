@@ -17,15 +17,6 @@ namespace poduplink::harness {
 
 using nlohmann::json;
 
-bool eventually(const std::function<bool()>& test, std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  while (!test()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
-}
-
 namespace {
 
 std::vector<std::string> agent_command(const Lab& lab, const std::vector<std::string>& arguments) {

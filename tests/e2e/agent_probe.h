@@ -2,11 +2,8 @@
 // What the agent's end-to-end tests look at: hooks, entries, agent.json; and a foreign program to meet.
 #pragma once
 
-#include <chrono>
-#include <functional>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -19,9 +16,6 @@
 #include "tests/harness/require.h"
 
 namespace poduplink::harness {
-
-// Looks every 20 ms until it is so. False where it was not within `timeout`.
-bool eventually(const std::function<bool()>& test, std::chrono::milliseconds timeout = std::chrono::seconds(5));
 
 // The agent's own program with these folders, run to its end.
 Outcome run_agent_to_end(const Lab& lab, const std::vector<std::string>& arguments,

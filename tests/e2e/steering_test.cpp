@@ -4,8 +4,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <thread>
 
-#include "tests/harness/outside.h"
-#include "tests/harness/require.h"
+#include "tests/e2e/steps.h"
 
 using namespace poduplink;
 using namespace poduplink::harness;
@@ -13,53 +12,10 @@ using Catch::Matchers::Equals;
 
 namespace {
 
-constexpr std::array families{Family::v4, Family::v6};
 constexpr const char* cluster4 = "10.96.0.10";
 constexpr const char* cluster6 = "fd00:96::10";
 constexpr const char* backend4 = "203.0.113.80";
 constexpr const char* backend6 = "2001:db8:80::80";
-
-IpAddress address_of(const Pod& pod, Family family) { return family == Family::v4 ? pod.v4.value() : pod.v6.value(); }
-
-// The pod's packets bear real checksums, so that those of the far side can be looked at.
-Pod add_pod(Lab& lab, const std::string& name, const PodOptions& options) {
-  Pod pod = value_of(lab.add_pod(name, options));
-  value_of(disable_offloads(*pod.space, options.if_name));
-  return pod;
-}
-
-// UDP, TCP and ICMP of both families to `to`, all answered.
-void talk(const Namespace& from, const Endpoint& to) {
-  INFO(from.name() << " to " << to.text());
-  CHECK(value_of(exchange_udp(from, {.to = to, .payload = "by UDP"})) == "by UDP");
-  CHECK(value_of(exchange_tcp(from, {.to = to, .payload = "by TCP"})) == "by TCP");
-  value_of(ping(from, {.to = to}));
-}
-
-// Everything that the pod says to the outside leaves by its home, in order, and is answered.
-void leaves_by_home(const Lab& lab, const Pod& pod, const Outside& outside) {
-  for (const Family family : families) {
-    talk(*pod.space, Outside::echo(family));
-    CHECK_THAT(lines_of(outside.faults_from(address_of(pod, family), lab.uplink(pod.uplink))), Equals(""));
-    const auto home = both(received_from(address_of(pod, family)), sent_to(Outside::address(family)));
-    const auto number = [&](bool (Decoded::*is)() const) {
-      return outside.at(pod.uplink).count(both(home, [is](const Frame& frame) { return (frame.packet.*is)(); }));
-    };
-    CHECK(number(&Decoded::is_udp) == 1);
-    CHECK(number(&Decoded::is_tcp) >= 4);
-    CHECK(number(&Decoded::is_echo_request) == 1);
-  }
-}
-
-// Nothing of this pod came to any gateway.
-void stays_inside(const Pod& pod, const Outside& outside) {
-  for (const Family family : families) {
-    for (const auto& [number, packets] : outside.count_from(address_of(pod, family))) {
-      INFO("gw" << number << ":\n" << outside.at(number).text());
-      CHECK(packets == 0);
-    }
-  }
-}
 
 std::string default_rules4() {
   return "0:\tfrom all lookup local\n32766:\tfrom all lookup main\n32767:\tfrom all lookup default\n";
@@ -69,7 +25,7 @@ std::string default_rules6() { return "0:\tfrom all lookup local\n32766:\tfrom a
 
 }  // namespace
 
-TEST_CASE("Each pod leaves by its own uplink, with any IPAM and in both modes, and the node has no ip rule") {
+TEST_CASE("D07, D11: Each pod leaves by its own uplink, with any IPAM and in both modes, and the node has no ip rule") {
   auto lab = lab_with_agent();
   const Outside outside = value_of(Outside::watch(*lab));
   unsigned number = 0;
@@ -133,13 +89,13 @@ TEST_CASE("With the agent killed, pods are added, used and deleted, and a new ag
   REQUIRE_CLOSED(*lab);
 }
 
-TEST_CASE("Two pods added at the same moment, 200 times over, each leave by their own uplink") {
+TEST_CASE("D03, D05: Two pods added at the same moment, 250 times over, each leave by their own uplink") {
   auto lab = lab_with_agent();
   Outside outside = value_of(Outside::watch(*lab));
   // The namespaces are made once: making them is not what is tested.
   std::array<Pod, 2> pods{value_of(lab->make_pod("left", {.uplink = 2})),
                           value_of(lab->make_pod("right", {.uplink = 3}))};
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 250; ++round) {
     INFO("round " << round);
     std::array<Result<PluginAnswer>, 2> answers;
     const auto both_at_once = [&](const std::string& verb) {
@@ -159,6 +115,8 @@ TEST_CASE("Two pods added at the same moment, 200 times over, each leave by thei
       for (const Family family : families)
         value_of(send_udp(*pods[i].space, {.to = Outside::echo(family), .from = address_of(pods[i], family)}));
     }
+    // What is in the maps is what is attached.
+    REQUIRE(value_of(value_of(lab->tables()).pods.entries()).size() == pods.size() * families.size());
     for (const Pod& pod : pods) {
       for (const Family family : families) {
         const IpAddress address = address_of(pod, family);
@@ -169,6 +127,7 @@ TEST_CASE("Two pods added at the same moment, 200 times over, each leave by thei
     }
     both_at_once("DEL");
     for (const auto& answer : answers) REQUIRE(value_of(answer).ok());
+    REQUIRE(value_of(value_of(lab->tables()).pods.entries()).empty());
     outside.clear();
   }
   REQUIRE_CLEAN(*lab);
@@ -218,7 +177,7 @@ TEST_CASE("A caller from outside who comes in by another uplink is answered by t
   REQUIRE_CLOSED(*lab);
 }
 
-TEST_CASE("A call to a ClusterIP leaves by the pod's uplink after the node's DNAT, and its answer is un-NATed") {
+TEST_CASE("D29: A call to a ClusterIP leaves by the pod's uplink after the node's DNAT, and its answer is un-NATed") {
   // With the default route by an uplink, and by a NIC that nobody listed: there it is the agent that has to see it.
   const bool unlisted = GENERATE(false, true);
   INFO("default route by an unlisted NIC: " << unlisted);
