@@ -144,14 +144,36 @@ Result<std::vector<IpAddress>> addresses_to_erase(const Tables& tables, const st
 // An address and the interface on which a proxy neighbour may stand for it.
 using Proxy = std::pair<int, IpAddress>;
 
+// The entries that the attachment owns, by their addresses.
+Result<std::vector<std::pair<IpAddress, pdl_pod>>> owned_entries(const Tables& tables,
+                                                                 const std::optional<Record>& record,
+                                                                 std::uint64_t hash) {
+  PDL_TRY_ASSIGN(const auto addresses, addresses_to_erase(tables, record, hash));
+  std::vector<std::pair<IpAddress, pdl_pod>> owned;
+  for (const IpAddress& address : addresses) {
+    PDL_TRY_ASSIGN(const auto entry, tables.pods.find(address));
+    if (entry && entry->owner == hash) owned.emplace_back(address, *entry);
+  }
+  return owned;
+}
+
+// From now on nothing enters or leaves the pod: its entries bear no veth. They stay until the veth is gone, so that
+// packets which the stack still holds leave by the pod's home as those before them did.
+Result<> close_entries(const Tables& tables, const std::optional<Record>& record, std::uint64_t hash) {
+  PDL_TRY_ASSIGN(auto entries, owned_entries(tables, record, hash));
+  for (auto& [address, entry] : entries) {
+    entry.veth = 0;
+    PDL_TRY(tables.pods.put(address, entry, bpf::Update::any));
+  }
+  return {};
+}
+
 // Erases what the attachment owns and adds what the entries tell of proxy neighbours.
 Result<> erase_entries(const Tables& tables, const std::optional<Record>& record, std::uint64_t hash,
                        std::set<Proxy>& proxies) {
-  PDL_TRY_ASSIGN(const auto addresses, addresses_to_erase(tables, record, hash));
-  for (const IpAddress& address : addresses) {
-    PDL_TRY_ASSIGN(const auto entry, tables.pods.find(address));
-    if (!entry || entry->owner != hash) continue;
-    if (address.is_v6()) proxies.emplace(static_cast<int>(entry->home), address);
+  PDL_TRY_ASSIGN(const auto entries, owned_entries(tables, record, hash));
+  for (const auto& [address, entry] : entries) {
+    if (address.is_v6()) proxies.emplace(static_cast<int>(entry.home), address);
     PDL_TRY(tables.pods.erase(address));
   }
   return {};
@@ -187,9 +209,8 @@ std::optional<Tables> tables_if_any(const Options& options, FirstError& errors) 
   return std::nullopt;
 }
 
-// The part under the global lock. Returns the record there was.
-std::optional<Record> release_state(Netlink& netlink, const Options& options, const AttachmentId& id,
-                                    FirstError& errors) {
+// Before the veth goes, under the global lock. Returns the record there was.
+std::optional<Record> close_state(const Options& options, const AttachmentId& id, FirstError& errors) {
   const auto lock = GlobalLock::take(options.run_dir);
   if (!errors.note(cni_code::state, lock) && lock.error().code == EAGAIN) return std::nullopt;
   auto record = load_record(options.run_dir, id);
@@ -198,19 +219,29 @@ std::optional<Record> release_state(Netlink& netlink, const Options& options, co
     (*record)->state = RecordState::deleting;
     errors.note(cni_code::state, store_record(options.run_dir, **record));
   }
+  if (const auto tables = tables_if_any(options, errors))
+    errors.note(cni_code::datapath, close_entries(*tables, *record, attachment_hash(id)));
+  return std::move(*record);
+}
+
+// After it, under the global lock. A veth that is still there keeps its program, which lets nothing out.
+void release_state(Netlink& netlink, const Options& options, const AttachmentId& id,
+                   const std::optional<Record>& record, bool veth_is_gone, FirstError& errors) {
+  const auto lock = GlobalLock::take(options.run_dir);
+  if (!errors.note(cni_code::state, lock) && lock.error().code == EAGAIN) return;
   const auto tables = tables_if_any(options, errors);
   std::set<Proxy> proxies;
-  if (*record) {
-    for (const RecordAddress& one : (*record)->addresses) {
+  if (record) {
+    for (const RecordAddress& one : record->addresses) {
       if (one.announced) proxies.emplace(one.uplink_index, one.address.address());
     }
   }
-  if (tables) errors.note(cni_code::datapath, erase_entries(*tables, *record, attachment_hash(id), proxies));
-  if (const auto folder = current_folder(options.pin_dir)) {
-    errors.note(cni_code::datapath, detach_pod_program(*folder, host_veth_name(id)));
-  }
+  if (tables) errors.note(cni_code::datapath, erase_entries(*tables, record, attachment_hash(id), proxies));
+  const auto folder = current_folder(options.pin_dir);
+  if (folder && veth_is_gone) errors.note(cni_code::datapath, detach_pod_program(*folder, host_veth_name(id)));
   errors.note(cni_code::container_link, remove_proxy_neighbours(netlink, tables, proxies));
-  return std::move(*record);
+  // What could not be taken away keeps its record, for whoever tries again.
+  if (errors.empty()) errors.note(cni_code::state, remove_record(options.run_dir, id));
 }
 
 // Our veth by name; recorded index or our MAC tell it from one that only happens to have the name.
@@ -290,16 +321,14 @@ CniResult<> remove_attachment(const Options& options, const AttachmentId& id) {
   FirstError errors;
   auto netlink = Netlink::open();
   if (!errors.note(cni_code::container_link, netlink)) return std::move(errors).result();
-  const auto record = release_state(*netlink, options, id, errors);
-  errors.note(cni_code::container_link, delete_host_veth(*netlink, id, record));
-  // What could not be taken away keeps its record, for whoever tries again.
-  if (!errors.empty()) return std::move(errors).result();
-  const auto lock = GlobalLock::take(options.run_dir);
-  if (errors.note(cni_code::state, lock)) errors.note(cni_code::state, remove_record(options.run_dir, id));
+  const auto record = close_state(options, id, errors);
+  const bool gone = errors.note(cni_code::container_link, delete_host_veth(*netlink, id, record));
+  release_state(*netlink, options, id, record, gone, errors);
   return std::move(errors).result();
 }
 
 Result<bool> is_owner_alive(Netlink& netlink, const pdl_pod& entry) {
+  if (entry.veth == 0) return false;  // being deleted
   const auto link = find_link(netlink, static_cast<int>(entry.veth));
   if (link) return link->name == host_veth_name(entry.owner);
   if (link.error().code == ENODEV) return false;

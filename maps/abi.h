@@ -69,7 +69,7 @@ PDL_BYTE_ENUM(pdl_mode){
 struct pdl_pod {
   __u64 owner;         /* hash of the attachment: attachment_hash() in maps/attachment.h */
   __u32 home;          /* ifindex of the uplink; 0 while the uplink does not exist */
-  __u32 veth;          /* ifindex of the host side of the pod's veth */
+  __u32 veth;          /* ifindex of the host side of the pod's veth; 0 while the pod is being deleted */
   __u32 mtu;           /* of the home, octets of layer 3; for readers, the programs go by pdl_uplink.mtu */
   __u8 gateway4[4];    /* exactly one of gateway4 and gateway6 is not zero; an IPv4 pod may */
   __u8 gateway6[16];   /* have an IPv6 next hop (RFC 5549), never the other way round */
