@@ -142,7 +142,7 @@ TEST_CASE("D66: TCP with segments that are too big for the uplink gets through")
   const bool offloads = GENERATE(true, false);
   auto lab = make_lab();
   const Outside outside = value_of(Outside::watch(*lab));
-  const std::string payload(60'000, 'x');
+  const std::string payload(40'000, 'x');
   for (const char* mode : {"fast", "netfilter"}) {
     const Pod pod = add_large_pod(*lab, mode);
     if (!offloads) value_of(disable_offloads(*pod.space, "eth0"));
@@ -164,7 +164,7 @@ TEST_CASE("D66: TCP with segments that are too big for the uplink gets through")
 TEST_CASE("D66: what the host has DNATed and is too big for the uplink is answered in the words of the pod") {
   auto lab = make_lab();
   const Outside outside = value_of(Outside::watch(*lab));
-  const std::string payload(60'000, 'x');
+  const std::string payload(40'000, 'x');
   for (const char* mode : {"fast", "netfilter"}) {
     const Pod pod = add_large_pod(*lab, mode);
     // The host completes what the pod has left to do, so it must not find anything of that in the answer.
