@@ -341,14 +341,14 @@ echo "$CNI_COMMAND $(ip -br link | grep -c '^pdl') $CNI_ARGS|$PDL_EXTRA|$CNI_NET
   const std::string log = node->folder() + "/order";
   const Pod pod = value_of(node.make_pod("p", stub_pod(dual, R"({"ipam":{"type":"own-ipam"}})")));
   for (const char* verb : {"ADD", "DEL"}) {
-    std::vector<std::string> environment = environment_of(node, verb, pod);
-    for (const std::string& more :
-         {std::string("CNI_ARGS=IgnoreUnknown=1;X=a=b;"), std::string("PDL_EXTRA= two words"), "PDL_TEST_LOG=" + log}) {
-      environment.push_back(more);
-    }
-    const Outcome outcome = value_of(node->run_plugin(environment, pod.config));
-    INFO(outcome.text());
-    CHECK(outcome.ok());
+    const PluginAnswer answer = value_of(node->invoke({.verb = verb,
+                                                       .container_id = pod.container_id,
+                                                       .netns = pod.space->path(),
+                                                       .args = "IgnoreUnknown=1;X=a=b;",
+                                                       .config = pod.config},
+                                                      {"PDL_EXTRA= two words", "PDL_TEST_LOG=" + log}));
+    INFO(answer.text());
+    CHECK(answer.ok());
   }
   const std::string rest = " 0 IgnoreUnknown=1;X=a=b;| two words|" + pod.space->path() + "\n";
   CHECK(value_of(read_file(log)) == "ADD" + rest + "DEL" + rest);

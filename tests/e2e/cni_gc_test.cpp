@@ -21,10 +21,7 @@ PodOptions pod_on(unsigned host, const std::string& network, const std::string& 
 
 // A verb without an attachment; the four variables of one are set but empty.
 PluginAnswer call(StandIn& node, const std::string& verb, const std::string& config) {
-  const harness::Invocation asked{.verb = verb, .config = config};
-  return read_answer(asked, value_of(node->run_plugin({"CNI_COMMAND=" + verb, "CNI_CONTAINERID=", "CNI_NETNS=",
-                                                       "CNI_IFNAME=", "CNI_ARGS=", "CNI_PATH=" + node->cni_path()},
-                                                      config)));
+  return value_of(node->invoke({.verb = verb, .if_name = "", .config = config}));
 }
 
 PluginAnswer collect(StandIn& node, const std::string& network, const std::string& patch) {

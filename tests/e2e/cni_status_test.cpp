@@ -24,10 +24,7 @@ constexpr const char* one_address =
 
 // The four variables of an attachment are set but empty.
 PluginAnswer status(const Lab& lab, const std::string& config) {
-  const harness::Invocation asked{.verb = "STATUS", .config = config};
-  return read_answer(asked, value_of(lab.run_plugin({"CNI_COMMAND=STATUS", "CNI_CONTAINERID=", "CNI_NETNS=",
-                                                     "CNI_IFNAME=", "CNI_ARGS=", "CNI_PATH=" + lab.cni_path()},
-                                                    config)));
+  return value_of(lab.invoke({.verb = "STATUS", .if_name = "", .config = config}));
 }
 
 void require_available(const Lab& lab, const std::string& config) {

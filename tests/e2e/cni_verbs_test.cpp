@@ -50,11 +50,7 @@ PluginAnswer call(StandIn& node, const std::string& verb, const Pod& pod, const 
                                   .if_name = pod.options.if_name,
                                   .args = pod.options.args,
                                   .config = change.config.value_or(pod.config)};
-  std::vector<std::string> environment{"CNI_COMMAND=" + verb, "CNI_CONTAINERID=" + asked.container_id,
-                                       "CNI_NETNS=" + asked.netns, "CNI_IFNAME=" + asked.if_name,
-                                       "CNI_PATH=" + node->cni_path()};
-  environment.insert(environment.end(), change.more.begin(), change.more.end());
-  return read_answer(asked, value_of(node->run_plugin(environment, asked.config)));
+  return value_of(node->invoke(asked, change.more));
 }
 
 // A pod that was added but is not in pods(): tests delete it themselves.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/harness/cni_answer.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 namespace poduplink::harness {
 namespace {
@@ -38,6 +41,7 @@ class ResultReader {
     result.cni_version = text_of(json_, "cniVersion");
     const std::string wanted = version_of(invocation_);
     if (result.cni_version != wanted) fault(formatted("cniVersion '{}', asked for '{}'", result.cni_version, wanted));
+    check_keys();
     for (const Json& entry : list_of(json_, "interfaces")) result.interfaces.push_back(read_interface(entry));
     for (const Json& entry : list_of(json_, "ips")) result.ips.push_back(read_address(entry));
     check_interfaces(result);
@@ -47,6 +51,33 @@ class ResultReader {
 
  private:
   void fault(std::string text) { answer_.faults.push_back("ADD result: " + std::move(text)); }
+
+  // No key that the version has not, and nothing that is null or empty where it may be left out.
+  void check_keys() {
+    const std::string version = version_of(invocation_);
+    const bool newest = version == "1.1.0";
+    const auto allow = [this](const Json& object, const char* what, std::initializer_list<std::string_view> keys) {
+      for (const auto& [key, value] : object.items()) {
+        if (std::ranges::find(keys, key) == keys.end()) fault(formatted("{}: key '{}'", what, key));
+        if (value.is_null() || value == "") fault(formatted("{}: key '{}' is {}", what, key, value.dump()));
+      }
+    };
+    allow(json_, "result", {"cniVersion", "interfaces", "ips", "routes", "dns"});
+    for (const Json& route : list_of(json_, "routes")) {
+      if (newest) {
+        allow(route, "route", {"dst", "gw", "mtu", "advmss", "priority", "table", "scope"});
+      } else {
+        allow(route, "route", {"dst", "gw"});
+      }
+      const auto dst = Prefix::parse(text_of(route, "dst"));
+      if (!dst || dst->subnet().text() != text_of(route, "dst")) fault("route " + route.dump());
+    }
+    for (const Json& entry : list_of(json_, "interfaces")) allow(entry, "interface", {"name", "mac", "sandbox", "mtu"});
+    for (const Json& entry : list_of(json_, "ips")) {
+      allow(entry, "address", {"version", "address", "gateway", "interface"});
+    }
+    if (json_.contains("dns")) allow(json_["dns"], "dns", {"nameservers", "domain", "search", "options"});
+  }
 
   ResultInterface read_interface(const Json& entry) {
     ResultInterface result{text_of(entry, "name"), text_of(entry, "mac"), text_of(entry, "sandbox"), std::nullopt};
@@ -123,6 +154,11 @@ void read_error(const Invocation& invocation, const Json& json, PluginAnswer& an
   if (version != (known ? wanted : "1.1.0")) fault("cniVersion '" + version + "'");
 }
 
+void read_versions(const Json& json, PluginAnswer& answer) {
+  if (json.value("supportedVersions", Json()) != Json({"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}))
+    answer.faults.push_back("VERSION: " + json.dump());
+}
+
 bool prints_a_document(const std::string& verb) { return verb == "ADD" || verb == "VERSION"; }
 
 }  // namespace
@@ -153,6 +189,8 @@ PluginAnswer read_answer(const Invocation& invocation, Outcome outcome) {
     answer.faults.emplace_back("an error with exit code 0");
   } else if (invocation.verb == "ADD") {
     ResultReader(invocation, json, answer).read();
+  } else {
+    read_versions(json, answer);
   }
   return answer;
 }

@@ -18,8 +18,9 @@ struct Invocation {
   std::string container_id;
   std::string netns;  // CNI_NETNS
   std::string if_name = "eth0";
-  std::string args;    // CNI_ARGS
-  std::string config;  // standard input
+  std::string args;                   // CNI_ARGS
+  std::string config;                 // standard input
+  std::string program = "poduplink";  // in build/bin
 };
 
 struct ResultInterface {
@@ -59,7 +60,8 @@ struct PluginAnswer {
 
 // Reads the output of one verb and checks it: exit code against output; one document or none, as the verb
 // has it; version echoed; container interface last, in `netns`, others without sandbox; every address with
-// an index that points to it; keys as the version has them (`version` of ips, `mtu` of interfaces).
+// an index that points to it; no key that the version has not (`version` of ips, `mtu` of interfaces, those of
+// routes); canonical texts; an error's code a number from 1. What the kernel shows is faults_against_kernel()'s.
 PluginAnswer read_answer(const Invocation& invocation, Outcome outcome);
 
 // The configuration with `prevResult` put in. Errors: either is no JSON object.

@@ -122,7 +122,10 @@ class Lab {
   Result<Pod> make_pod(const std::string& name, const PodOptions& options = {});
   // The configuration that make_pod takes for these options.
   [[nodiscard]] std::string pod_config(const PodOptions& asked);
-  // One verb of the plugin for this pod, in the node. Thread-safe.
+  // One verb of the plugin in the node, with what the lab gives it and `more` variables; the answer is held against
+  // the specification and, of an ADD, against the kernel (PluginAnswer::faults). Thread-safe.
+  [[nodiscard]] Result<PluginAnswer> invoke(const Invocation& asked, const std::vector<std::string>& more = {}) const;
+  // The same for a pod. Thread-safe.
   [[nodiscard]] Result<PluginAnswer> call(const std::string& verb, const Pod& pod) const;
   // The plugin with a raw environment (nothing else is inherited) and input.
   [[nodiscard]] Result<Outcome> run_plugin(const std::vector<std::string>& environment, const std::string& input) const;

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/harness/kernel_check.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "loader/base/file.h"
+
+namespace poduplink::harness {
+namespace {
+
+using Json = nlohmann::json;
+
+class KernelCheck {
+ public:
+  KernelCheck(int node_fd, int container_fd, const AddResult& result)
+      : node_fd_(node_fd), container_fd_(container_fd), result_(result) {}
+
+  std::vector<std::string> run() {
+    const Json here = ip_list(node_fd_, {"address", "show"});
+    const Json there = ip_list(container_fd_, {"address", "show"});
+    for (const ResultInterface& one : result_.interfaces) check_interface(one, one.sandbox.empty() ? here : there);
+    const ResultInterface& container = result_.interfaces.back();
+    if (const Json* link = find(there, container.name)) check_addresses(*link);
+    for (const char* family : {"-4", "-6"}) {
+      check_container_routes(family, ip_list(container_fd_, {family, "route", "show", "table", "all"}));
+      check_node_routes(family, ip_list(node_fd_, {family, "route", "show"}));
+    }
+    return std::move(faults_);
+  }
+
+ private:
+  void fault(std::string text) { faults_.push_back("kernel: " + std::move(text)); }
+
+  Json ip_list(int netns, const std::vector<std::string>& arguments) {
+    std::vector<std::string> argv{"ip", "-j", "-d"};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    const auto printed = run_ok({.argv = argv, .netns_fd = netns});
+    Json list = printed ? Json::parse(printed->empty() ? "[]" : *printed, nullptr, false) : Json();
+    if (list.is_array()) return list;
+    fault(printed ? "`ip` printed no list: " + *printed : printed.error().message);
+    return Json::array();
+  }
+
+  static const Json* find(const Json& links, const std::string& name) {
+    const auto found = std::ranges::find_if(links, [&](const Json& link) { return link.value("ifname", "") == name; });
+    return found == links.end() ? nullptr : &*found;
+  }
+
+  void check_interface(const ResultInterface& one, const Json& links) {
+    const Json* link = find(links, one.name);
+    if (link == nullptr) {
+      fault("there is no interface " + one.name);
+      return;
+    }
+    const Json flags = link->value("flags", Json::array());
+    if (std::ranges::find(flags, "UP") == flags.end()) fault(one.name + " is down");
+    if (link->value("address", "") != one.mac)
+      fault(formatted("{} has MAC {}, the result says {}", one.name, link->value("address", ""), one.mac));
+    const unsigned mtu = link->value("mtu", 0U);
+    if (one.mtu && *one.mtu != mtu) fault(formatted("{} has MTU {}, the result says {}", one.name, mtu, *one.mtu));
+    if (mtu_ != 0 && mtu_ != mtu) fault(formatted("{} has MTU {}, the other end {}", one.name, mtu, mtu_));
+    mtu_ = mtu;
+  }
+
+  void check_addresses(const Json& link) {
+    std::vector<std::string> present;
+    for (const Json& entry : link.value("addr_info", Json::array())) {
+      const std::string text = formatted("{}/{}", entry.value("local", ""), entry.value("prefixlen", 0));
+      if (entry.value("tentative", false) || entry.value("dadfailed", false)) fault(text + " is tentative after ADD");
+      if (entry.value("scope", "") != "link") present.push_back(text);
+    }
+    for (const ResultAddress& ip : result_.ips) {
+      if (std::erase(present, ip.address) == 0) fault(ip.address + " is not on the container's interface");
+    }
+    for (const std::string& more : present) fault(more + " is on the container's interface and not in the result");
+  }
+
+  static std::string route_name(const std::string& prefix) {
+    if (prefix == "0.0.0.0/0" || prefix == "::/0") return "default";
+    const bool host = prefix.ends_with(prefix.find(':') == std::string::npos ? "/32" : "/128");
+    return host ? prefix.substr(0, prefix.find('/')) : prefix;
+  }
+
+  void check_container_routes(const std::string& family, const Json& routes) {
+    for (const Json& said : Json::parse(result_.json).value("routes", Json::array())) {
+      const std::string dst = said.value("dst", "");
+      if ((dst.find(':') == std::string::npos) != (family == "-4")) continue;
+      const auto same = [&](const Json& route) {
+        return route.value("dst", "") == route_name(dst) && route.value("gateway", "") == said.value("gw", "") &&
+               route.value("dev", "") == result_.interfaces.back().name &&
+               (!said.contains("table") || route.value("table", "") == std::to_string(said["table"].get<unsigned>()));
+      };
+      if (std::ranges::none_of(routes, same)) fault("the container lacks the route " + said.dump());
+    }
+  }
+
+  void check_node_routes(const std::string& family, const Json& routes) {
+    for (const ResultAddress& ip : result_.ips) {
+      if ((ip.address.find(':') == std::string::npos) != (family == "-4")) continue;
+      const std::string host = ip.address.substr(0, ip.address.find('/'));
+      const auto same = [&](const Json& route) {
+        return route.value("dst", "") == host && route.value("dev", "") == result_.interfaces.front().name;
+      };
+      if (std::ranges::none_of(routes, same)) fault("the node lacks the route to " + host);
+    }
+  }
+
+  int node_fd_;
+  int container_fd_;
+  const AddResult& result_;
+  unsigned mtu_ = 0;
+  std::vector<std::string> faults_;
+};
+
+}  // namespace
+
+std::vector<std::string> faults_against_kernel(const Namespace& node, const Invocation& asked,
+                                               const AddResult& result) {
+  if (result.interfaces.size() < 2) return {"kernel: the result has not both ends of the veth"};
+  const auto container = open_file(asked.netns, O_RDONLY);
+  if (!container) return {"kernel: " + container.error().message};
+  return KernelCheck(node.fd(), container->get(), result).run();
+}
+
+}  // namespace poduplink::harness
