@@ -60,7 +60,6 @@ CniResult<Setting> prepare(const Invocation& invocation, Options options) {
   PDL_CNI_TRY_ASSIGN(Netlink container, with_code(cni_code::container_link, Netlink::open_in(netns.get())));
   PDL_CNI_TRY_ASSIGN(Tables tables, open_datapath(options.pin_dir));
   PDL_CNI_TRY(refuse_existing_interface(container, invocation.environment.ifname));
-  PDL_CNI_TRY(refuse_known(options, invocation.attachment()));
   return Setting{std::move(options), invocation.attachment(), std::move(netns),
                  std::move(host),    std::move(container),    std::move(tables)};
 }
@@ -175,20 +174,26 @@ CniResult<Link> make_veth(Setting& setting, const Record& record, Undo& undo) {
                             .mtu = record.mtu};
   PDL_CNI_TRY(with_code(cni_code::container_link, create_veth(setting.host, request)));
   undo.add([&setting] {
-    const auto removed = remove_attachment(setting.options, setting.id);
+    const auto removed = take_down(setting.options, setting.id);
     if (!removed) log_error("undoing ADD: {}", removed.error().msg);
   });
   return with_code(cni_code::container_link, find_link_by_name(setting.host, record.host_veth));
 }
 
-CniResult<Record> new_record(const Invocation& invocation, const Setting& setting,
-                             const std::vector<PodAddress>& addresses) {
+// What is known before there is an address: enough for whoever has to clear away what a killed ADD left.
+Record first_record(const Invocation& invocation, const Setting& setting) {
   Record record;
   record.id = setting.id;
   record.mode = setting.options.mode;
   record.netns = invocation.environment.netns;
   record.host_veth = host_veth_name(setting.id);
   record.labels = setting.options.labels;
+  return record;
+}
+
+CniResult<Record> new_record(const Invocation& invocation, const Setting& setting,
+                             const std::vector<PodAddress>& addresses) {
+  Record record = first_record(invocation, setting);
   PDL_CNI_TRY_ASSIGN(record.mtu, choose_mtu(addresses, setting.options.mtu));
   if (setting.options.mac) {
     record.pod_mac = *setting.options.mac;
@@ -239,9 +244,15 @@ CniResult<AddResult> add_pod(const Invocation& invocation) {
 
   // Until here there is nothing to undo, and a signal may end the program as it likes.
   hold_signals();
+  PDL_CNI_TRY(begin_attachment(setting.options, first_record(invocation, setting)));
   Undo undo;
-  // Before the IPAM plugin runs: one that fails may have reserved an address all the same.
-  undo.add([&ipam] { ipam.undo_add(); });
+  // Before the IPAM plugin runs: one that fails may have reserved an address all the same. The record goes last, for as
+  // long as there is something to take back, GC has to know of it.
+  undo.add([&ipam, &setting] {
+    if (!ipam.undo_add()) return;
+    if (const auto forgotten = forget(setting.options, setting.id); !forgotten)
+      log_error("undoing ADD: {}", forgotten.error().msg);
+  });
   PDL_CNI_TRY_ASSIGN(const AddResult from_ipam, ipam.add());
   PDL_CNI_TRY(stop_if_asked());
   PDL_CNI_TRY_ASSIGN(const auto wanted, wanted_addresses(from_ipam, setting.options.uplink));

@@ -26,13 +26,15 @@ CniResult<> del_pod(const Invocation& invocation) {
   if (!lock && lock.error().code == cni_code::try_again) return CniFailure(lock.error());
   if (!lock) log_error("going on without the lock: {}", lock.error().msg);
 
-  auto removed = remove_attachment(options, id);
+  auto removed = take_down(options, id);
   auto released = release_addresses(invocation, options);
   if (!removed) {
     if (!released) log_error("{}", released.error().msg);
     return removed;
   }
-  return released;
+  if (!released) return released;
+  // Not before: until the address is given back, GC has to know whose it is.
+  return forget(options, id);
 }
 
 }  // namespace poduplink

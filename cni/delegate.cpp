@@ -56,9 +56,17 @@ CniResult<Ipam> Ipam::find(const Invocation& invocation, std::chrono::millisecon
 }
 
 CniResult<std::string> Ipam::run(const Changes& changes, std::chrono::milliseconds timeout, bool stoppable) const {
+  return run_with(invocation_.config.raw(), changes, timeout, stoppable);
+}
+
+CniResult<std::string> Ipam::run_with(const std::string& input, const Changes& changes,
+                                      std::chrono::milliseconds timeout, bool stoppable) const {
   const std::string who = "ipam " + type_;
-  auto outcome = run_process({path_, environment_with(changes), invocation_.config.raw(), timeout, stoppable});
+  // A signal ends the plugin with its process group, and what the verb has left to do is done.
+  hold_signals();
+  auto outcome = run_process({path_, environment_with(changes), input, timeout, stoppable});
   if (!outcome) return CniFailure(cni_error(cni_code::ipam_not_run, std::move(outcome.error()).within(who)));
+  began_ = true;
   switch (outcome->end) {
     case ProcessEnd::exited:
       break;
@@ -81,21 +89,33 @@ CniResult<std::string> Ipam::run(const Changes& changes, std::chrono::millisecon
 }
 
 CniResult<AddResult> Ipam::add() const {
-  PDL_CNI_TRY_ASSIGN(const std::string text, run({{"CNI_COMMAND", "ADD"}}, timeout_, true));
-  auto result = parse_add_result_text(text, invocation_.config.cni_version());
+  const auto text = run({{"CNI_COMMAND", "ADD"}}, timeout_);
+  // One that does not know the version has done nothing.
+  began_ = began_ && (text || text.error().code != cni_code::incompatible_version);
+  if (!text) return CniFailure(text.error());
+  auto result = parse_add_result_text(*text, invocation_.config.cni_version());
   if (result) return result;
   CniError error = std::move(result.error()).within("ipam " + type_);
   if (error.code != cni_code::incompatible_version) error.code = cni_code::ipam_result;
-  return CniFailure(std::move(error).with_details(beginning_of(text)));
+  return CniFailure(std::move(error).with_details(beginning_of(*text)));
 }
 
-void Ipam::undo_add() const {
-  const auto done = run({{"CNI_COMMAND", "DEL"}}, std::min(timeout_, undo_timeout));
+bool Ipam::undo_add() const {
+  const bool began = began_;
+  const auto done = run({{"CNI_COMMAND", "DEL"}}, std::min(timeout_, undo_timeout), false);
   if (!done) log_error("releasing the address: {}", done.error().msg);
+  return done.has_value() || !began;
 }
 
 CniResult<> Ipam::call(Verb verb) const {
   PDL_CNI_TRY(run({{"CNI_COMMAND", std::string(verb_name(verb))}}, timeout_));
+  return {};
+}
+
+CniResult<> Ipam::collect(const std::vector<AttachmentId>& also_valid) const {
+  if (also_valid.empty()) return call(Verb::gc);
+  PDL_CNI_TRY(
+      run_with(with_valid_attachments(invocation_.config, also_valid), {{"CNI_COMMAND", "GC"}}, timeout_, true));
   return {};
 }
 

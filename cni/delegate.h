@@ -26,10 +26,14 @@ class Ipam {
   // Errors: the plugin's own, with its code and its type before the message; ipam_not_run where it did not
   // run or said nothing readable; ipam_timeout; ipam_result where it exited well but without a result.
   [[nodiscard]] CniResult<AddResult> add() const;
-  // ADD's opposite within ADD: whatever happens is only logged. It gets less time than others.
-  void undo_add() const;
+  // ADD's opposite within ADD: what goes wrong is only logged. It gets less time than others. False: an address
+  // may still be reserved.
+  bool undo_add() const;
   // DEL, CHECK, GC, STATUS: an exit status of 0 is success. Errors: as of add().
   [[nodiscard]] CniResult<> call(Verb verb) const;
+  // GC with attachments that the list of the configuration lacks, and that are valid all the same. Without any, the
+  // plugin gets the configuration octet by octet, as ever.
+  [[nodiscard]] CniResult<> collect(const std::vector<AttachmentId>& also_valid) const;
   // DEL of another attachment of this network, for GC.
   [[nodiscard]] CniResult<> del(const AttachmentId& id) const;
 
@@ -41,9 +45,13 @@ class Ipam {
   Ipam(const Invocation& invocation, std::string type, std::string path, std::chrono::milliseconds timeout)
       : invocation_(invocation), type_(std::move(type)), path_(std::move(path)), timeout_(timeout) {}
   [[nodiscard]] CniResult<std::string> run(const Changes& changes, std::chrono::milliseconds timeout,
-                                           bool stoppable = false) const;
+                                           bool stoppable = true) const;
+  [[nodiscard]] CniResult<std::string> run_with(const std::string& input, const Changes& changes,
+                                                std::chrono::milliseconds timeout, bool stoppable) const;
 
   const Invocation& invocation_;
+  // add() began something that has to be taken back.
+  mutable bool began_ = false;
   std::string type_;
   std::string path_;
   std::chrono::milliseconds timeout_;

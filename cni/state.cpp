@@ -36,7 +36,6 @@ class FirstError {
       error_ = std::move(error);
     }
   }
-  [[nodiscard]] bool empty() const { return !error_; }
   [[nodiscard]] CniResult<> result() && {
     if (error_) return CniFailure(std::move(*error_));
     return {};
@@ -240,8 +239,6 @@ void release_state(Netlink& netlink, const Options& options, const AttachmentId&
   const auto folder = current_folder(options.pin_dir);
   if (folder && veth_is_gone) errors.note(cni_code::datapath, detach_pod_program(*folder, host_veth_name(id)));
   errors.note(cni_code::container_link, remove_proxy_neighbours(netlink, tables, proxies));
-  // What could not be taken away keeps its record, for whoever tries again.
-  if (errors.empty()) errors.note(cni_code::state, remove_record(options.run_dir, id));
 }
 
 // Our veth by name; recorded index or our MAC tell it from one that only happens to have the name.
@@ -275,10 +272,17 @@ CniResult<Tables> open_datapath(const std::string& pin_dir) {
   return CniFailure(datapath_error(std::move(tables.error()), pin_dir));
 }
 
-CniResult<> refuse_known(const Options& options, const AttachmentId& id) {
+CniResult<AttachmentLock> lock_network(const Options& options, const std::string& network) {
+  // No attachment has an empty container ID.
+  return lock_attachment(options, {network, "", ""});
+}
+
+CniResult<> begin_attachment(const Options& options, const Record& record) {
+  PDL_CNI_TRY_ASSIGN(const auto gate, lock_network(options, record.id.network));
   PDL_CNI_TRY_ASSIGN(const auto lock, with_code(cni_code::state, GlobalLock::take(options.run_dir)));
-  PDL_CNI_TRY_ASSIGN(const auto record, with_code(cni_code::state, load_record(options.run_dir, id)));
-  if (!record) return {};
+  PDL_CNI_TRY_ASSIGN(const auto known, with_code(cni_code::state, load_record(options.run_dir, record.id)));
+  if (!known) return with_code(cni_code::state, store_record(options.run_dir, record));
+  const AttachmentId& id = record.id;
   return cni_fail(cni_code::already_added,
                   "{} of container {} was added to network {} before: DEL has to come first (its record is {})",
                   id.if_name, id.container_id, id.network, record_path(options.run_dir, attachment_hash(id)));
@@ -317,7 +321,7 @@ CniResult<> mark_ready(const Options& options, Record record) {
   return with_code(cni_code::state, store_record(options.run_dir, record));
 }
 
-CniResult<> remove_attachment(const Options& options, const AttachmentId& id) {
+CniResult<> take_down(const Options& options, const AttachmentId& id) {
   FirstError errors;
   auto netlink = Netlink::open();
   if (!errors.note(cni_code::container_link, netlink)) return std::move(errors).result();
@@ -325,6 +329,11 @@ CniResult<> remove_attachment(const Options& options, const AttachmentId& id) {
   const bool gone = errors.note(cni_code::container_link, delete_host_veth(*netlink, id, record));
   release_state(*netlink, options, id, record, gone, errors);
   return std::move(errors).result();
+}
+
+CniResult<> forget(const Options& options, const AttachmentId& id) {
+  PDL_CNI_TRY_ASSIGN(const auto lock, with_code(cni_code::state, GlobalLock::take(options.run_dir)));
+  return with_code(cni_code::state, remove_record(options.run_dir, id));
 }
 
 Result<bool> is_owner_alive(Netlink& netlink, const pdl_pod& entry) {

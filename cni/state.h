@@ -24,8 +24,13 @@ CniResult<AttachmentLock> lock_attachment(const Options& options, const Attachme
 // datapath for a missing bpffs, missing capabilities and foreign pins.
 CniResult<Tables> open_datapath(const std::string& pin_dir);
 
-// Whether there is a record. Errors: already_added, naming what is known.
-CniResult<> refuse_known(const Options& options, const AttachmentId& id);
+// Writes the first record, in state "adding": whatever becomes of this ADD, a later DEL or GC knows of it. Waits while
+// a GC of the network runs its IPAM plugin. Errors: already_added where there is a record, naming it; state; try_again.
+CniResult<> begin_attachment(const Options& options, const Record& record);
+
+// Held by GC while the IPAM plugin collects: no ADD of the network gets to its IPAM plugin meanwhile. Errors: as of
+// lock_attachment().
+CniResult<AttachmentLock> lock_network(const Options& options, const std::string& network);
 
 // Takes possession: program on the veth, record in state "adding" and map entries, in one hold of the lock.
 // `entries` go with record.addresses, nothing for an address without an uplink; their owner and veth are filled in
@@ -38,11 +43,14 @@ CniResult<> claim(Netlink& netlink, const Options& options, const Record& record
 // From here on the agent repairs the attachment.
 CniResult<> mark_ready(const Options& options, Record record);
 
-// Takes away whatever there is of an attachment, with or without its record: entries that it owns, the pinned
-// link, proxy neighbours, the host side of the veth (and with it routes and the container's interface), the
-// record. What is missing is no error; a step that fails does not keep the next from being tried. Errors: the
-// first one.
-CniResult<> remove_attachment(const Options& options, const AttachmentId& id);
+// Takes away what sends and receives of an attachment, with or without its record: entries that it owns, the pinned
+// link, proxy neighbours, the host side of the veth (and with it routes and the container's interface). What is
+// missing is no error; a step that fails does not keep the next from being tried. The record stays, in state
+// "deleting", until the address is given back. Errors: the first one.
+CniResult<> take_down(const Options& options, const AttachmentId& id);
+
+// Removes the record: nothing is left that somebody would have to know of.
+CniResult<> forget(const Options& options, const AttachmentId& id);
 
 // Whether the host veth of an entry's owner is there.
 Result<bool> is_owner_alive(Netlink& netlink, const pdl_pod& entry);

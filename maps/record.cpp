@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cerrno>
+#include <string_view>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@ using Json = nlohmann::json;
 
 // Of the file's own form; readers refuse one they do not know.
 constexpr int record_format = 1;
+constexpr std::string_view record_suffix = ".json";
 constexpr std::size_t record_limit = std::size_t{1} << 20;
 
 constexpr std::array<std::pair<RecordState, const char*>, 3> state_names{
@@ -92,6 +94,18 @@ Result<Record> parse_record_json(const Json& json) {
   return record;
 }
 
+// Writers hold the lock that the caller holds: a temporary file that is there is nobody's.
+Result<> remove_drafts(const std::string& run_dir, std::string_view beginning) {
+  const auto names = list_directory(records_dir(run_dir));
+  if (!names && names.error().code == ENOENT) return {};
+  if (!names) return Failure(names.error());
+  for (const std::string& name : *names) {
+    if (name.ends_with(record_suffix) || !name.starts_with(beginning)) continue;
+    PDL_TRY(remove_file(records_dir(run_dir) + "/" + name));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string record_path(const std::string& run_dir, std::uint64_t hash) {
@@ -150,10 +164,14 @@ Result<> store_record(const std::string& run_dir, const Record& record) {
 }
 
 Result<> remove_record(const std::string& run_dir, const AttachmentId& id) {
-  return remove_file(record_path(run_dir, attachment_hash(id)));
+  const std::uint64_t hash = attachment_hash(id);
+  PDL_TRY(remove_file(record_path(run_dir, hash)));
+  return remove_drafts(run_dir, hash_text(hash));
 }
 
-bool is_record_name(std::string_view name) { return name.ends_with(".json"); }
+Result<> remove_record_drafts(const std::string& run_dir) { return remove_drafts(run_dir, {}); }
+
+bool is_record_name(std::string_view name) { return name.ends_with(record_suffix); }
 
 Result<Record> read_record(const std::string& path) {
   PDL_TRY_ASSIGN(const std::string text, read_file(path, record_limit));

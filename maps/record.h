@@ -57,11 +57,14 @@ Result<Record> parse_record_text(const std::string& text);
 // Nothing where there is no record, or one that is empty or cut short (a crash before its fsync).
 Result<std::optional<Record>> load_record(const std::string& run_dir, const AttachmentId& id);
 Result<> store_record(const std::string& run_dir, const Record& record);
+// With what writers of it that were killed left behind.
 Result<> remove_record(const std::string& run_dir, const AttachmentId& id);
 // One file of records_dir(), whatever its name. Errors: errno of reading; text that is no record.
 Result<Record> read_record(const std::string& path);
 // A name in records_dir() that is a record's, not a temporary file of a writer that was killed.
 bool is_record_name(std::string_view name);
+// What killed writers of any record left behind.
+Result<> remove_record_drafts(const std::string& run_dir);
 // All that can be read; a file that cannot is logged and passed over.
 Result<std::vector<Record>> load_records(const std::string& run_dir);
 

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -15,7 +16,8 @@
 namespace poduplink {
 namespace {
 
-constexpr const char* valid_attachments_key = "cni.dev/valid-attachments";
+// The second one is the name that early clients gave it by mistake; later ones send both.
+constexpr std::array<const char*, 2> valid_attachments_keys{"cni.dev/valid-attachments", "cni.dev/attachments"};
 
 // What comes from `fd` until its end or the deadline, whichever is first.
 std::string read_for_a_while(int fd, std::chrono::milliseconds patience) {
@@ -135,8 +137,10 @@ CniResult<Dns> configured_dns(const NetworkConfig& config) {
 CniResult<std::optional<std::vector<AttachmentId>>> valid_attachments(const NetworkConfig& config) {
   const Section root = config.root();
   // Not find(), for which null is the same as absent.
-  if (!root.object().contains(valid_attachments_key)) return std::nullopt;
-  PDL_CNI_TRY_ASSIGN(const auto entries, root.sections(valid_attachments_key));
+  const auto* const key =
+      std::ranges::find_if(valid_attachments_keys, [&](const char* name) { return root.object().contains(name); });
+  if (key == valid_attachments_keys.end()) return std::nullopt;
+  PDL_CNI_TRY_ASSIGN(const auto entries, root.sections(*key));
   std::vector<AttachmentId> attachments;
   for (const Section& entry : entries) {
     PDL_CNI_TRY_ASSIGN(const auto container_id, entry.text("containerID"));
@@ -146,6 +150,22 @@ CniResult<std::optional<std::vector<AttachmentId>>> valid_attachments(const Netw
     attachments.push_back({config.name(), *container_id, *ifname});
   }
   return attachments;
+}
+
+std::string with_valid_attachments(const NetworkConfig& config, const std::vector<AttachmentId>& more) {
+  nlohmann::json document = config.root().object();
+  for (const char* key : valid_attachments_keys) {
+    if (!document.contains(key)) continue;
+    nlohmann::json& list = document[key];
+    if (!list.is_array()) list = nlohmann::json::array();
+    for (const AttachmentId& id : more) {
+      nlohmann::json entry = nlohmann::json::object();
+      entry["containerID"] = id.container_id;
+      entry["ifname"] = id.if_name;
+      list.push_back(std::move(entry));
+    }
+  }
+  return print_json(document);
 }
 
 }  // namespace poduplink

@@ -67,5 +67,7 @@ CniResult<Dns> configured_dns(const NetworkConfig& config);
 // "cni.dev/valid-attachments" of a GC, with this network's name. Null and [] are an empty list: nothing is
 // valid. Nothing: the key is absent, and nothing can be said of any attachment. Errors: bad_config.
 CniResult<std::optional<std::vector<AttachmentId>>> valid_attachments(const NetworkConfig& config);
+// The configuration's text with more attachments in that list, under whatever names it has.
+std::string with_valid_attachments(const NetworkConfig& config, const std::vector<AttachmentId>& more);
 
 }  // namespace poduplink

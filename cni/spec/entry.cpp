@@ -68,6 +68,7 @@ int run_verb(const Plugin& plugin, Environment environment, std::string& cni_ver
   auto config = NetworkConfig::parse(*raw);
   if (!config) return report_error(config.error(), cni_version_of(*raw));
   cni_version = config->cni_version();
+  prepare_crash_documents(cni_version);
   const Invocation invocation{*verb, std::move(environment), std::move(*config)};
   const auto done = dispatch(plugin, invocation);
   return done ? 0 : report_error(done.error(), cni_version);

@@ -19,8 +19,10 @@ Result<> write_document(std::string_view document);
 // exit code of the program.
 int report_error(const CniError& error, std::string_view cni_version);
 
-// After these a crash leaves a message too: an error object for an uncaught exception, a line on standard
-// error for a fatal signal.
+// After this the program leaves an error object whatever ends it but SIGKILL: an uncaught exception, a fatal signal
+// (with a line on standard error), and SIGTERM, SIGINT or SIGHUP where nobody holds them back.
 void install_crash_handlers();
+// The version that these objects bear from now on.
+void prepare_crash_documents(std::string_view cni_version);
 
 }  // namespace poduplink

@@ -78,7 +78,7 @@ void put_plugin(StandIn& node, const std::string& name, const std::string& scrip
 
 }  // namespace
 
-TEST_CASE("a full map is named, and the pod that did not fit leaves nothing") {
+TEST_CASE("H7: a full map is named, and the pod that did not fit leaves nothing") {
   StandIn node({.max_pods = 2});
   for (const char* host : {"1", "2"}) {
     const std::string result = formatted(
@@ -190,7 +190,7 @@ TEST_CASE("missing capabilities are named, and nothing is done") {
   }
 }
 
-TEST_CASE("a failure at any step undoes those before it") {
+TEST_CASE("H7 J12: a failure at any step undoes those before it") {
   StandIn node;
   Pod pod = value_of(node.make_pod("p", stub_pod(dual)));
   const std::string veth = host_veth_name(id_of(pod));
@@ -230,7 +230,7 @@ TEST_CASE("a failure at any step undoes those before it") {
   require_works(node, pod);
 }
 
-TEST_CASE("a result that nobody reads is undone") {
+TEST_CASE("A13 H7: a result that nobody reads is undone") {
   StandIn node;
   const Pod pod = value_of(node.make_pod("p", stub_pod(dual)));
   std::vector<std::string> argv{"env", "-i"};
@@ -250,7 +250,7 @@ TEST_CASE("a result that nobody reads is undone") {
   require_works(node, pod);
 }
 
-TEST_CASE("an IPAM plugin that misbehaves is reported, and its address given back once") {
+TEST_CASE("H4 H5 H6 H14 H16 F8 C27 C28: an IPAM plugin that misbehaves is reported, and its address given back once") {
   StandIn node;
   const Pod pod = value_of(node.make_pod("p", stub_pod(dual)));
   struct Case {
@@ -290,7 +290,7 @@ TEST_CASE("an IPAM plugin that misbehaves is reported, and its address given bac
   std::this_thread::sleep_for(std::chrono::seconds(3));  // for the children of both verbs
 }
 
-TEST_CASE("an IPAM plugin that cannot be run, floods, or does not read its input") {
+TEST_CASE("H15 H17: an IPAM plugin that cannot be run, floods, or does not read its input") {
   StandIn node;
   Pod pod = value_of(node.make_pod("p", stub_pod(dual, R"({"ipam":{"type":"own-ipam"}})")));
   SECTION("is not executable") {
@@ -331,7 +331,7 @@ TEST_CASE("an IPAM plugin that cannot be run, floods, or does not read its input
   }
 }
 
-TEST_CASE("the interface is gone before the address is given back, and the environment is ours") {
+TEST_CASE("K4 C15 C16 C35 D97: the interface is gone before the address is given back, and the environment is ours") {
   StandIn node;
   put_plugin(node, "own-ipam",
              R"(exec 9>>"$PDL_TEST_LOG"
@@ -355,7 +355,7 @@ echo "$CNI_COMMAND $(ip -br link | grep -c '^pdl') $CNI_ARGS|$PDL_EXTRA|$CNI_NET
   value_of(remove_file(log));
 }
 
-TEST_CASE("DEL waits for an ADD of the same attachment and wins") {
+TEST_CASE("K10 Q2: DEL waits for an ADD of the same attachment and wins") {
   StandIn node;
   const Pod pod = value_of(node.make_pod("p", stub_pod(dual, R"({"ipam":{"behave":{"ADD":"slow"}}})")));
   PluginAnswer added;
@@ -363,13 +363,13 @@ TEST_CASE("DEL waits for an ADD of the same attachment and wins") {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   const PluginAnswer deleted = value_of(node->call("DEL", pod));
   adder.join();
-  CHECK(added.ok());
+  CHECK(added.process.ok());  // its interface may be gone by the time it is looked at
   CHECK(deleted.ok());
   CHECK(node.verbs() == "ADD DEL");
   REQUIRE_CLEAN(*node);
 }
 
-TEST_CASE("asked to stop, ADD undoes what it did") {
+TEST_CASE("F7: asked to stop, ADD undoes what it did") {
   StandIn node;
   const Pod pod = value_of(node.make_pod("p", stub_pod(dual, R"({"ipam":{"behave":{"ADD":"hang"}}})")));
   const std::string log = node->folder() + "/plugin.log";
@@ -383,7 +383,7 @@ TEST_CASE("asked to stop, ADD undoes what it did") {
   REQUIRE_CLEAN(*node);
 }
 
-TEST_CASE("killed at any moment, ADD leaves what DEL can clear, and can be repeated") {
+TEST_CASE("Q3 C26: killed at any moment, ADD leaves what DEL can clear, and can be repeated") {
   StandIn node;
   const Pod pod = value_of(node.make_pod("p", stub_pod(dual)));
   const std::string log = node->folder() + "/plugin.log";
@@ -402,42 +402,4 @@ TEST_CASE("killed at any moment, ADD leaves what DEL can clear, and can be repea
   }
   CHECK(cut_short > 3);
   require_works(node, pod);
-}
-
-TEST_CASE("fifty pods at once each have their own, and all can go at once") {
-  StandIn node;
-  constexpr int count = 50;
-  std::vector<Pod> pods;
-  for (int i = 0; i < count; ++i) {
-    const std::string result = formatted(
-        R"({{"interfaces":[{{"name":"eth{}"}}],"ips":[{{"address":"10.{}.9.{}/16","gateway":"10.{}.0.1"}}]}})",
-        1 + i % 3, 1 + i % 3, i + 1, 1 + i % 3);
-    pods.push_back(value_of(node.make_pod(formatted("p{}", i), stub_pod(result))));
-  }
-  const auto all = [&](const char* verb) {
-    std::vector<PluginAnswer> answers(pods.size());
-    std::vector<std::thread> threads;
-    threads.reserve(10);
-    for (int worker = 0; worker < 10; ++worker) {
-      threads.emplace_back([&, worker] {
-        for (auto i = static_cast<std::size_t>(worker); i < pods.size(); i += 10) {
-          if (auto answer = node->call(verb, pods[i])) answers[i] = std::move(*answer);
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const PluginAnswer& answer : answers) {
-      INFO(answer.text());
-      CHECK(answer.ok());
-    }
-  };
-  all("ADD");
-  const auto entries = value_of(value_of(node->tables()).pods.entries());
-  CHECK(entries.size() == count);
-  for (const auto& [address, entry] : entries) {
-    const int uplink = value_of(node.link_index(formatted("eth{}", address.octets()[1])));
-    CHECK(static_cast<int>(entry.home) == uplink);
-  }
-  all("DEL");
-  REQUIRE_CLEAN(*node);
 }

@@ -59,7 +59,8 @@ class ResultReader {
     const auto allow = [this](const Json& object, const char* what, std::initializer_list<std::string_view> keys) {
       for (const auto& [key, value] : object.items()) {
         if (std::ranges::find(keys, key) == keys.end()) fault(formatted("{}: key '{}'", what, key));
-        if (value.is_null() || value == "") fault(formatted("{}: key '{}' is {}", what, key, value.dump()));
+        if (value.is_null() || (value.is_string() && value.get<std::string>().empty()))
+          fault(formatted("{}: key '{}' is {}", what, key, value.dump()));
       }
     };
     allow(json_, "result", {"cniVersion", "interfaces", "ips", "routes", "dns"});

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every step of ADD and DEL made to fail, and made the last one before SIGKILL (tests/faults): whatever came before it,
+// DEL and GC each leave nothing, and a new ADD works. The steps are not listed here: each run counts them anew, so that
+// a new one is among them.
+#include <algorithm>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <csignal>
+#include <initializer_list>
+#include <sstream>
+
+#include "loader/base/file.h"
+#include "tests/e2e/stand_in.h"
+
+using namespace poduplink;
+using namespace poduplink::harness;
+
+namespace {
+
+struct Step {
+  bool change = false;
+  std::string name;
+};
+
+harness::Invocation asked_of(const std::string& verb, const Pod& pod) {
+  return {.verb = verb, .container_id = pod.container_id, .netns = pod.space->path(), .config = pod.config};
+}
+
+PluginAnswer plain(StandIn& node, const std::string& verb, const Pod& pod) {
+  return value_of(node->invoke(asked_of(verb, pod)));
+}
+
+PluginAnswer faulty(StandIn& node, const std::string& verb, const Pod& pod, std::size_t at, const std::string& how) {
+  harness::Invocation asked = asked_of(verb, pod);
+  asked.program = "tests/poduplink-faults";
+  return value_of(node->invoke(asked, {formatted("PDL_FAULT_AT={}", at), "PDL_FAULT_HOW=" + how}));
+}
+
+// What the verb does, step by step. Folders that the first ADD makes are there already.
+std::vector<Step> steps_of(StandIn& node, const std::string& verb, const Pod& pod) {
+  const std::string log = node->folder() + "/steps";
+  harness::Invocation asked = asked_of(verb, pod);
+  asked.program = "tests/poduplink-faults";
+  const PluginAnswer answer = value_of(node->invoke(asked, {"PDL_FAULT_LOG=" + log}));
+  INFO(answer.text());
+  CHECK(answer.faults.empty());
+  std::vector<Step> steps;
+  std::istringstream lines(value_of(read_file(log)));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t space = line.find(' ');
+    steps.push_back({line.substr(0, space) == "change", line.substr(space + 1)});
+  }
+  value_of(remove_file(log));
+  return steps;
+}
+
+// A runtime that has no attachment any more.
+PluginAnswer collect(StandIn& node, const Pod& pod) {
+  const std::string config = value_of(merged(pod.config, R"({"cni.dev/valid-attachments":[]})"));
+  return value_of(node->invoke({.verb = "GC", .if_name = "", .config = config}));
+}
+
+enum class Cleaner { del, gc };
+
+void require_cleared(StandIn& node, const Pod& pod, Cleaner by) {
+  const PluginAnswer answer = by == Cleaner::del ? plain(node, "DEL", pod) : collect(node, pod);
+  INFO((by == Cleaner::del ? "DEL: " : "GC: ") << answer.text());
+  REQUIRE(answer.ok());
+  REQUIRE_CLEAN(*node);
+  REQUIRE(value_of(pod.space->run_ok({"ip", "-br", "link"})).find("eth0") == std::string::npos);
+}
+
+void require_new_add_works(StandIn& node, const Pod& pod) {
+  const PluginAnswer again = plain(node, "ADD", pod);
+  INFO("new ADD: " << again.text());
+  REQUIRE(again.ok());
+  require_cleared(node, pod, Cleaner::del);
+}
+
+Pod make_pod(StandIn& node, const std::string& mode, const std::string& patch = {}) {
+  PodOptions options;
+  options.uplink = 1;
+  options.mode = mode;
+  options.version = "1.1.0";
+  options.patch = patch;
+  Pod pod = value_of(node.make_pod("p", options));
+  REQUIRE(plain(node, "ADD", pod).faults.empty());
+  REQUIRE(plain(node, "DEL", pod).ok());
+  return pod;
+}
+
+// One that names each step which a result of it stands on, so that an empty list cannot pass.
+void require_has(const std::vector<Step>& steps, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const auto is_it = [&](const Step& step) { return step.change && step.name.starts_with(name); };
+    INFO(name);
+    CHECK(std::ranges::any_of(steps, is_it));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Q3 J12 J14 H7 F7 C26 C28 C30 D54: ADD fails at any step, says so once, and leaves nothing") {
+  StandIn node;
+  const std::string mode = GENERATE("fast", "netfilter");
+  const Pod pod = make_pod(node, mode);
+  const std::vector<Step> steps = steps_of(node, "ADD", pod);
+  require_cleared(node, pod, Cleaner::del);
+  // RTM_NEWLINK, NEWROUTE, NEWADDR, NEWNEIGH; map update, the IPAM plugin, the result.
+  require_has(steps, {"netlink 16", "netlink 24", "netlink 20", "netlink 28", "bpf 2", "fork", "rename", "write"});
+  for (std::size_t at = 0; at < steps.size(); ++at) {
+    if (mode == "netfilter" && !steps[at].change) continue;  // the same questions
+    const PluginAnswer answer = faulty(node, "ADD", pod, at, "fail");
+    INFO("step " << at << ": " << steps[at].name << "\n" << answer.text());
+    if (answer.process.status == 0) {
+      // One that ADD can do without.
+      REQUIRE(answer.faults.empty());
+    } else if (at + 1 < steps.size()) {
+      REQUIRE(answer.faults.empty());
+      REQUIRE(answer.code != 0);
+      REQUIRE_CLEAN(*node);
+    }
+    require_cleared(node, pod, Cleaner::del);
+    if (steps[at].change) require_new_add_works(node, pod);
+  }
+}
+
+TEST_CASE("Q3 J14 C26 C9 C46 D53 G9: ADD is killed at any step, and DEL or GC leaves nothing") {
+  StandIn node;
+  const auto [by, mode] = GENERATE(table<Cleaner, std::string>({{Cleaner::del, "fast"}, {Cleaner::gc, "netfilter"}}));
+  const Pod pod = make_pod(node, mode);
+  const std::vector<Step> steps = steps_of(node, "ADD", pod);
+  require_cleared(node, pod, by);
+  for (std::size_t at = 0; at < steps.size(); ++at) {
+    if (!steps[at].change) continue;  // the same as at the step before it
+    const PluginAnswer answer = faulty(node, "ADD", pod, at, "kill");
+    INFO("before step " << at << ": " << steps[at].name << "\n" << answer.text());
+    REQUIRE(answer.process.status == 128 + SIGKILL);
+    require_cleared(node, pod, by);
+    require_new_add_works(node, pod);
+  }
+}
+
+TEST_CASE("Q3 J14 K11 C8: DEL fails or is killed at any step, and another DEL, or GC, leaves nothing") {
+  StandIn node;
+  const auto [by, mode] = GENERATE(table<Cleaner, std::string>({{Cleaner::del, "netfilter"}, {Cleaner::gc, "fast"}}));
+  const Pod pod = make_pod(node, mode);
+  REQUIRE(plain(node, "ADD", pod).ok());
+  const std::vector<Step> steps = steps_of(node, "DEL", pod);
+  REQUIRE_CLEAN(*node);
+  require_has(steps, {"netlink 17", "bpf 3", "fork", "unlink"});
+  for (std::size_t at = 0; at < steps.size(); ++at) {
+    for (const std::string how : {"fail", "kill"}) {
+      if (how == "kill" && !steps[at].change) continue;
+      REQUIRE(plain(node, "ADD", pod).ok());
+      const PluginAnswer answer = faulty(node, "DEL", pod, at, how);
+      INFO(how << " at step " << at << ": " << steps[at].name << "\n" << answer.text());
+      if (how == "kill") {
+        REQUIRE(answer.process.status == 128 + SIGKILL);
+      } else {
+        REQUIRE(answer.faults.empty());
+      }
+      require_cleared(node, pod, by);
+    }
+  }
+}
+
+TEST_CASE("Q3 J12 H6: an ADD that is undoing its work fails or is killed at any step, and DEL leaves nothing") {
+  StandIn node;
+  // The last route of ADD is refused: what follows is the way back.
+  const Pod pod = make_pod(node, "fast", R"({"ipam":{"routes":[{"dst":"203.0.113.0/24","priority":5}]}})");
+  value_of(pod.space->ip("route add 203.0.113.0/24 dev lo metric 5"));
+  const std::vector<Step> steps = steps_of(node, "ADD", pod);
+  REQUIRE_CLEAN(*node);
+  std::size_t first = steps.size();
+  while (first > 0 && steps[first - 1].name != "netlink 24") --first;
+  REQUIRE(first > 0);
+  require_has({steps.begin() + static_cast<std::ptrdiff_t>(first), steps.end()},
+              {"netlink 17", "bpf 3", "fork", "unlink"});
+  for (std::size_t at = first; at < steps.size(); ++at) {
+    for (const std::string how : {"fail", "kill"}) {
+      if (how == "kill" && !steps[at].change) continue;
+      const PluginAnswer answer = faulty(node, "ADD", pod, at, how);
+      INFO(how << " at step " << at << ": " << steps[at].name << "\n" << answer.text());
+      REQUIRE(answer.process.status == (how == "kill" ? 128 + SIGKILL : 1));
+      require_cleared(node, pod, Cleaner::del);
+    }
+  }
+}
