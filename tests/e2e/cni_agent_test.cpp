@@ -33,7 +33,7 @@ void require_leaves_by_its_own(Lab& lab, const Pod& pod, const IpAddress& outsid
 
 }  // namespace
 
-TEST_CASE("pods of each IPAM plugin leave by their uplink, with the agent and after it was killed") {
+TEST_CASE("C12 C61 D47: pods of each IPAM plugin leave by their uplink, with the agent and after it was killed") {
   auto lab = lab_with_agent();
   const IpAddress outside = IpAddress::parse(outside4).value();
   const IpAddress outside_v6 = IpAddress::parse(outside6).value();
@@ -59,7 +59,7 @@ TEST_CASE("pods of each IPAM plugin leave by their uplink, with the agent and af
   REQUIRE_CLOSED(*lab);
 }
 
-TEST_CASE("two pods added at the same moment leave each by its own uplink, time and again") {
+TEST_CASE("Q1 C61: two pods added at the same moment leave each by its own uplink, time and again") {
   auto lab = lab_with_agent({.uplinks = 2});
   const IpAddress outside = IpAddress::parse(outside4).value();
   constexpr int rounds = 200;

@@ -37,7 +37,7 @@ void change_entry(StandIn& node, const std::string& address, const std::function
 
 }  // namespace
 
-TEST_CASE("CHECK is content after ADD, again and again, and changes nothing") {
+TEST_CASE("M5 M6: CHECK is content after ADD, again and again, and changes nothing") {
   StandIn node;
   const std::string mode = GENERATE("fast", "netfilter");
   const Pod pod = value_of(node->add_pod("p", stub_pod(dual, R"({"mode":")" + mode + "\"}", "0.4.0")));
@@ -51,7 +51,7 @@ TEST_CASE("CHECK is content after ADD, again and again, and changes nothing") {
   value_of(node->accept_changes());
 }
 
-TEST_CASE("CHECK bears what later plugins of the chain may do") {
+TEST_CASE("M3 M7 C64: CHECK bears what later plugins of the chain may do") {
   StandIn node;
   Pod pod = value_of(node->add_pod("p", stub_pod(dual)));
   // As `tuning` with a MAC, which flushes the permanent neighbours and is in the result that follows.
@@ -67,7 +67,7 @@ TEST_CASE("CHECK bears what later plugins of the chain may do") {
   value_of(node->del_pod("p"));
 }
 
-TEST_CASE("CHECK names what is missing or changed") {
+TEST_CASE("M1 M2 M4 M7 C62: CHECK names what is missing or changed") {
   StandIn node;
   Pod pod = value_of(node->add_pod("p", stub_pod(dual)));
   const std::string veth = pod.host_veth;

@@ -75,7 +75,7 @@ void require_refused(StandIn& node, const std::string& result, unsigned code, co
 
 }  // namespace
 
-TEST_CASE("the example IPAM results that name an uplink lead to it") {
+TEST_CASE("I2 I5 I8 I9 I10 C43 D103: the example IPAM results that name an uplink lead to it") {
   StandIn node;
   const auto v4 = [&](const std::string& address, const std::string& uplink, const std::string& gateway) {
     return [&node, address, uplink, gateway](const Pod&) { require_entry(node, address, uplink, gateway, 16); };
@@ -154,7 +154,7 @@ TEST_CASE("the example IPAM results that name an uplink lead to it") {
   }
 }
 
-TEST_CASE("the example IPAM results that are at fault are refused and undone") {
+TEST_CASE("I1 I3 I4 I9 I11 I12 H9 J13 D13: the example IPAM results that are at fault are refused and undone") {
   StandIn node;
   constexpr unsigned uplink = 103;
   constexpr unsigned result = 104;

@@ -46,7 +46,8 @@ std::size_t entries(StandIn& node) { return value_of(value_of(node->tables()).po
 
 }  // namespace
 
-TEST_CASE("GC removes what the list lacks, in its own network alone, and frees the addresses") {
+TEST_CASE(
+    "G1 G2 G4 G5 G6 G11 C9 C46: GC removes what the list lacks, in its own network alone, and frees the addresses") {
   StandIn node;
   const Pod kept = added(node, "kept", pod_on(1, "one"));
   const Pod stale = added(node, "stale", pod_on(2, "one"));
@@ -75,7 +76,7 @@ TEST_CASE("GC removes what the list lacks, in its own network alone, and frees t
   CHECK(value_of(node->call("DEL", other)).ok());
 }
 
-TEST_CASE("GC goes on after an error, and reports it") {
+TEST_CASE("G7 G8 G9: GC goes on after an error, and reports it") {
   StandIn node;
   const Pod first = added(node, "first", pod_on(1, "one"));
   const Pod second = added(node, "second", pod_on(2, "one"));
@@ -90,7 +91,7 @@ TEST_CASE("GC goes on after an error, and reports it") {
   for (const Pod& pod : {first, second}) CHECK(value_of(node->call("DEL", pod)).ok());
 }
 
-TEST_CASE("GC leaves an attachment alone that is being added") {
+TEST_CASE("G10: GC leaves an attachment alone that is being added") {
   StandIn node;
   const Pod pod = value_of(node.make_pod("p", pod_on(1, "one", R"({"ipam":{"behave":{"ADD":"slow"}}})")));
   PluginAnswer answer;

@@ -62,7 +62,7 @@ Pod added(StandIn& node, const std::string& name, const PodOptions& options) {
 
 }  // namespace
 
-TEST_CASE("every version of the specification has its ADD, CHECK and DEL") {
+TEST_CASE("D1 D2 E1 N1 C49: every version of the specification has its ADD, CHECK and DEL") {
   StandIn node;
   for (const std::string version : {"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}) {
     INFO(version);
@@ -79,7 +79,9 @@ TEST_CASE("every version of the specification has its ADD, CHECK and DEL") {
   }
 }
 
-TEST_CASE("ADD makes what its result says, and the pod can use it at once") {
+TEST_CASE(
+    "J1 J8 J10 E3 E4 E5 E6 E9 I6 I15 P3 A11 A12 C40 C42 C52 C56 D50: ADD makes what its result says, and the pod can "
+    "use it at once") {
   StandIn node({.lab = {.mtu = {{2, 1400}}}});
   PodOptions options = stub_pod(R"({"interfaces":[{"name":"eth2"}],
       "ips":[{"address":"10.2.9.7/16","gateway":"10.2.0.1"},{"address":"fd00:2::9:7/64","gateway":"fd00:2::1"}],
@@ -152,7 +154,7 @@ TEST_CASE("ADD makes what its result says, and the pod can use it at once") {
   value_of(node->del_pod("p"));
 }
 
-TEST_CASE("names of the runtime win over those of the configuration, and those over the IPAM plugin's") {
+TEST_CASE("B12 O10: names of the runtime win over those of the configuration, and those over the IPAM plugin's") {
   StandIn node;
   const std::string with_dns =
       R"({"interfaces":[{"name":"eth1"}],"ips":[{"address":"10.1.9.7/16","gateway":"10.1.0.1"}],
@@ -169,7 +171,7 @@ TEST_CASE("names of the runtime win over those of the configuration, and those o
   CHECK_THAT(result(R"({"dns":{}})"), ContainsSubstring(R"("search":["ipam"])"));
 }
 
-TEST_CASE("a second ADD is refused before the IPAM plugin is asked, and leaves the first alone") {
+TEST_CASE("J2 H12 C22 C31: a second ADD is refused before the IPAM plugin is asked, and leaves the first alone") {
   StandIn node;
   const Pod pod = value_of(node->add_pod("p", stub_pod(one_address)));
   node.forget_calls();
@@ -187,7 +189,7 @@ TEST_CASE("a second ADD is refused before the IPAM plugin is asked, and leaves t
   value_of(node->del_pod("p"));
 }
 
-TEST_CASE("DEL works whatever is missing, always asks the IPAM plugin, and twice") {
+TEST_CASE("K1 K2 K3 K9 G11 C1 C2 C4 D53: DEL works whatever is missing, always asks the IPAM plugin, and twice") {
   StandIn node;
   const Pod pod = added(node, "p", stub_pod(dual));
   node.forget_calls();
@@ -221,7 +223,7 @@ TEST_CASE("DEL works whatever is missing, always asks the IPAM plugin, and twice
   CHECK(node.verbs() == "DEL DEL");
 }
 
-TEST_CASE("DEL works after the maps, or all that the agent pinned, are gone") {
+TEST_CASE("K1 K12 C12 C14 D47: DEL works after the maps, or all that the agent pinned, are gone") {
   StandIn node;
   const Pod pod = added(node, "p", stub_pod(one_address, R"({"mode":"netfilter"})"));
   SECTION("one map") { value_of(remove_file(map_pin(version_dir(node->pin_dir(), PDL_ABI_VERSION), "pods6"))); }
@@ -238,7 +240,7 @@ TEST_CASE("DEL works after the maps, or all that the agent pinned, are gone") {
   value_of(node.pin());
 }
 
-TEST_CASE("DEL of what was never added is quick and touches nothing of others") {
+TEST_CASE("K5 K6 K11 C8 C11: DEL of what was never added is quick and touches nothing of others") {
   StandIn node;
   const Pod pod = value_of(node.make_pod("p", stub_pod(one_address)));
   SECTION("nothing there") { CHECK(call(node, "DEL", pod, {}).ok()); }
@@ -266,7 +268,7 @@ TEST_CASE("DEL of what was never added is quick and touches nothing of others") 
   }
 }
 
-TEST_CASE("an address held by a living pod is refused, one of a pod that is gone is taken over") {
+TEST_CASE("I7 D43: an address held by a living pod is refused, one of a pod that is gone is taken over") {
   StandIn node;
   const Pod first = added(node, "first", stub_pod(one_address));
   const Pod second = value_of(node.make_pod("second", stub_pod(one_address)));
@@ -294,7 +296,7 @@ TEST_CASE("an address held by a living pod is refused, one of a pod that is gone
   CHECK(call(node, "DEL", heir, {}).ok());
 }
 
-TEST_CASE("a plain pod ends what an earlier pod with its address left") {
+TEST_CASE("D51: a plain pod ends what an earlier pod with its address left") {
   StandIn node;
   const std::string result = R"({"ips":[{"address":"10.77.0.5/24","gateway":"10.77.0.1"}]})";
   const Pod steered = added(node, "steered", stub_pod(result, R"({"uplink":"eth2","onLinkGateway":true})"));
@@ -307,7 +309,7 @@ TEST_CASE("a plain pod ends what an earlier pod with its address left") {
   CHECK(call(node, "DEL", plain, {}).ok());
 }
 
-TEST_CASE("one container can have two interfaces, and lose one") {
+TEST_CASE("J15: one container can have two interfaces, and lose one") {
   StandIn node;
   const Pod first = added(node, "p", stub_pod(one_address));
   Pod second = first;
@@ -328,7 +330,7 @@ TEST_CASE("one container can have two interfaces, and lose one") {
   CHECK(call(node, "DEL", second, {}).ok());
 }
 
-TEST_CASE("namespaces that are no container's are refused without a side effect") {
+TEST_CASE("J4 J5: namespaces that are no container's are refused without a side effect") {
   StandIn node;
   const Pod pod = value_of(node.make_pod("p", stub_pod(one_address)));
   std::string netns;
@@ -347,7 +349,7 @@ TEST_CASE("namespaces that are no container's are refused without a side effect"
   CHECK(node.verbs().empty());
 }
 
-TEST_CASE("configuration errors name key and value, before the IPAM plugin is asked") {
+TEST_CASE("B6 B10 B14 B15 C36 O2 O6 O7: configuration errors name key and value, before the IPAM plugin is asked") {
   StandIn node;
   const Pod pod = value_of(node.make_pod("p", stub_pod(one_address)));
   struct Case {
@@ -394,7 +396,7 @@ TEST_CASE("configuration errors name key and value, before the IPAM plugin is as
   CHECK(call(node, "DEL", pod, {}).ok());
 }
 
-TEST_CASE("the pod's MTU is the least of its uplinks, or less where the key says so") {
+TEST_CASE("J9 C59: the pod's MTU is the least of its uplinks, or less where the key says so") {
   StandIn node({.lab = {.mtu = {{1, 1400}, {2, 1450}}}});
   const std::string both = R"({"interfaces":[{"name":"eth1"},{"name":"eth2"}],
       "ips":[{"address":"10.1.9.7/16","gateway":"10.1.0.1","interface":0},
@@ -413,7 +415,7 @@ TEST_CASE("the pod's MTU is the least of its uplinks, or less where the key says
   CHECK_THAT(mtu(R"({"mtu":1279})"), ContainsSubstring("'mtu': 1279"));
 }
 
-TEST_CASE("an uplink that comes a moment later is waited for") {
+TEST_CASE("D60 C62: an uplink that comes a moment later is waited for") {
   StandIn node;
   // Not managed, as a NIC is that was attached just now.
   const int index = value_of(node.link_index("eth2"));

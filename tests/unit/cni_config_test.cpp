@@ -33,7 +33,7 @@ bool contains(const std::string& text, std::string_view part) { return text.find
 
 }  // namespace
 
-TEST_CASE("what is no JSON object has code 6") {
+TEST_CASE("B1 B2: what is no JSON object has code 6") {
   for (const char* text :
        {"", "{", "[]", "null", "5", "\xef\xbb\xbf{}", "{} {}", "log line\n{}", R"({"cniVersion":1,"name":"net"})"}) {
     INFO(text);
@@ -41,7 +41,7 @@ TEST_CASE("what is no JSON object has code 6") {
   }
 }
 
-TEST_CASE("the network's name is checked") {
+TEST_CASE("B3: the network's name is checked") {
   for (const char* name : {"", R"("name":"",)", R"("name":"a/b",)", R"("name":"-a",)", R"("name":5,)"}) {
     INFO(name);
     CHECK(parse_code("{" + std::string(name) + R"("cniVersion":"1.0.0"})") == 7);
@@ -49,7 +49,7 @@ TEST_CASE("the network's name is checked") {
   CHECK(parse_code(R"({"name":"a_b.c-1","cniVersion":"0.3.0"})") == 0);
 }
 
-TEST_CASE("an unknown or missing cniVersion has code 1 and lists what is served") {
+TEST_CASE("B4 B5: an unknown or missing cniVersion has code 1 and lists what is served") {
   for (const char* version :
        {"", R"(,"cniVersion":"9.0.0")", R"(,"cniVersion":"garbage")", R"(,"cniVersion":"0.2.0")"}) {
     const auto config = NetworkConfig::parse(R"({"name":"net")" + std::string(version) + "}");
@@ -59,7 +59,7 @@ TEST_CASE("an unknown or missing cniVersion has code 1 and lists what is served"
   }
 }
 
-TEST_CASE("the configuration is kept octet by octet") {
+TEST_CASE("B8 H3: the configuration is kept octet by octet") {
   const std::string text = "{ \"name\":\"net\",\n\"cniVersion\" : \"1.0.0\", \"x\":\"\\u003c\", \"name\":\"last\" }\n";
   const auto config = NetworkConfig::parse(text);
   REQUIRE(config);
@@ -67,7 +67,7 @@ TEST_CASE("the configuration is kept octet by octet") {
   CHECK(config->name() == "last");
 }
 
-TEST_CASE("deep nesting is refused, not followed") {
+TEST_CASE("B13: deep nesting is refused, not followed") {
   CHECK(parse_code(std::string(100000, '[')) == 6);
   CHECK(parse_code(R"({"name":"net","cniVersion":"1.0.0","x":)" + std::string(100000, '[') + std::string(100000, ']') +
                    "}") == 6);
@@ -78,7 +78,7 @@ TEST_CASE("deep nesting is refused, not followed") {
   CHECK(parse_code(R"({"name":"net","cniVersion":"1.0.0","x":"\")" + std::string(1000, '[') + "\"}") == 0);
 }
 
-TEST_CASE("input past the limit is refused with code 6") {
+TEST_CASE("B13: input past the limit is refused with code 6") {
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
   const Fd reader(ends[0]);
@@ -92,7 +92,7 @@ TEST_CASE("input past the limit is refused with code 6") {
   CHECK(read_config(open_file("/", O_RDONLY)->get()).error().code == 5);
 }
 
-TEST_CASE("verbs exist from their version on") {
+TEST_CASE("D1: verbs exist from their version on") {
   CHECK(check_verb_version(Verb::add, "0.3.0"));
   CHECK(check_verb_version(Verb::del, "0.3.0"));
   CHECK(check_verb_version(Verb::check, "0.4.0"));
@@ -102,7 +102,7 @@ TEST_CASE("verbs exist from their version on") {
   CHECK(check_verb_version(Verb::status, "1.0.0").error().code == 1);
 }
 
-TEST_CASE("VERSION echoes a known version and else says the newest") {
+TEST_CASE("C1 C2: VERSION echoes a known version and else says the newest") {
   CHECK(print_versions("0.4.0") ==
         "{\"cniVersion\":\"0.4.0\",\"supportedVersions\":[\"0.3.0\",\"0.3.1\",\"0.4.0\",\"1.0.0\",\"1.1.0\"]}\n");
   CHECK(print_versions("0.2.0").starts_with("{\"cniVersion\":\"1.1.0\""));
@@ -113,7 +113,7 @@ TEST_CASE("VERSION echoes a known version and else says the newest") {
   CHECK(peek_cni_version(-1) == "1.1.0");
 }
 
-TEST_CASE("a writer who keeps standard input open does not block VERSION") {
+TEST_CASE("C3: a writer who keeps standard input open does not block VERSION") {
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
   const Fd reader(ends[0]);
@@ -121,7 +121,7 @@ TEST_CASE("a writer who keeps standard input open does not block VERSION") {
   CHECK(peek_cni_version(reader.get()) == "1.1.0");
 }
 
-TEST_CASE("a key of the wrong type is named with its value") {
+TEST_CASE("B10: a key of the wrong type is named with its value") {
   const auto config = config_of(R"("mtu":"1500","list":[1],"flag":1,"ipam":[],"huge":1e30,"half":1.5,"neg":-1)");
   const Section root = config.root();
   CHECK(message_of(root.number("mtu", 0, 10)) == "key 'mtu': \"1500\" is not an integer from 0 to 10");
@@ -135,7 +135,7 @@ TEST_CASE("a key of the wrong type is named with its value") {
   }
 }
 
-TEST_CASE("numbers that went through a double are taken") {
+TEST_CASE("B7: numbers that went through a double are taken") {
   const auto config = config_of(R"("a":1e3,"b":9007199254740992.0,"c":null,"d":18446744073709551615)");
   CHECK(config.root().number("a", 0, 2000) == 1000);
   CHECK(config.root().number("b", 0, INT64_MAX) == INT64_C(9007199254740992));
@@ -148,7 +148,7 @@ TEST_CASE("long values are cut in messages") {
   CHECK(message_of(config.root().number("mtu", 0, 1)).size() < 200);
 }
 
-TEST_CASE("runtimeConfig is read without regard to case") {
+TEST_CASE("O1 B9: runtimeConfig is read without regard to case") {
   const auto config =
       config_of(R"("runtimeConfig":{"PortMappings":[{"HostPort":80,"hostPort":81}],"Ips":["10.0.0.1"]},"Other":1)");
   const auto runtime = runtime_config(config);
@@ -172,7 +172,7 @@ TEST_CASE("unknown keys are refused where a section asks for it") {
   CHECK((**ipam).only({"type", "typo"}));
 }
 
-TEST_CASE("ipam.type is the name of a plain file") {
+TEST_CASE("B11 C36: ipam.type is the name of a plain file") {
   CHECK(ipam_type(config_of(R"("ipam":{"type":"host-local"})")) == "host-local");
   CHECK(ipam_type(config_of("")) == std::nullopt);
   for (const char* ipam : {"{}", R"({"type":""})", R"({"type":"../x"})", R"({"type":"a\\b"})", R"({"type":".."})",
@@ -184,7 +184,7 @@ TEST_CASE("ipam.type is the name of a plain file") {
   }
 }
 
-TEST_CASE("valid attachments: null and [] mean none, an absent key means nothing is known") {
+TEST_CASE("G4 G5 C55: valid attachments: null and [] mean none, an absent key means nothing is known") {
   CHECK(valid_attachments(config_of(""))->has_value() == false);
   CHECK(valid_attachments(config_of(R"("cni.dev/valid-attachments":null)"))->value().empty());
   CHECK(valid_attachments(config_of(R"("cni.dev/valid-attachments":[])"))->value().empty());
@@ -196,7 +196,7 @@ TEST_CASE("valid attachments: null and [] mean none, an absent key means nothing
   CHECK(valid_attachments(config_of(R"("cni.dev/valid-attachments":"x")")).error().code == 7);
 }
 
-TEST_CASE("prevResult may be missing, null or empty, and a wrong one has code 7") {
+TEST_CASE("K1 M1: prevResult may be missing, null or empty, and a wrong one has code 7") {
   for (const char* text : {"", R"("prevResult":null)", R"("prevResult":{})"}) {
     const auto previous = previous_result(config_of(text));
     REQUIRE(previous);
@@ -209,7 +209,7 @@ TEST_CASE("prevResult may be missing, null or empty, and a wrong one has code 7"
   CHECK((**previous).ips.size() == 1);
 }
 
-TEST_CASE("dns of the configuration is read") {
+TEST_CASE("B12: dns of the configuration is read") {
   CHECK(configured_dns(config_of(""))->empty());
   CHECK(configured_dns(config_of(R"("dns":{})"))->empty());
   CHECK(configured_dns(config_of(R"("dns":{"domain":"example"})"))->domain == "example");

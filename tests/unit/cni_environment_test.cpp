@@ -32,7 +32,7 @@ unsigned code_of(const Environment& environment, Verb verb) {
 
 }  // namespace
 
-TEST_CASE("a variable that is set but empty is the same as an unset one") {
+TEST_CASE("A4: a variable that is set but empty is the same as an unset one") {
   const Environment environment = read_environment([](const char* name) -> const char* {
     const std::string_view key = name;
     if (key == "CNI_COMMAND") return "GC";
@@ -45,7 +45,7 @@ TEST_CASE("a variable that is set but empty is the same as an unset one") {
   CHECK(environment.netns_override);
 }
 
-TEST_CASE("verbs are exactly those of the specification") {
+TEST_CASE("A1: verbs are exactly those of the specification") {
   CHECK(parse_verb("ADD") == Verb::add);
   CHECK(parse_verb("STATUS") == Verb::status);
   for (const char* text : {"add", "FOO", "ADD ", "ADDD"}) {
@@ -56,7 +56,7 @@ TEST_CASE("verbs are exactly those of the specification") {
   }
 }
 
-TEST_CASE("all missing variables are named in one message") {
+TEST_CASE("A3: all missing variables are named in one message") {
   const auto checked = check_environment(Environment{}, Verb::add);
   REQUIRE_FALSE(checked);
   CHECK(checked.error().code == 4);
@@ -66,7 +66,7 @@ TEST_CASE("all missing variables are named in one message") {
   CHECK(checked.error().msg.find("CNI_PATH") == std::string::npos);
 }
 
-TEST_CASE("each verb needs its own variables") {
+TEST_CASE("A3: each verb needs its own variables") {
   CHECK(code_of(Environment{}, Verb::status) == 0);
   CHECK(code_of(Environment{}, Verb::version) == 0);
   CHECK(code_of(Environment{}, Verb::gc) == 4);
@@ -80,7 +80,7 @@ TEST_CASE("each verb needs its own variables") {
   CHECK(code_of(environment, Verb::gc) == 4);
 }
 
-TEST_CASE("container IDs begin alphanumeric and have no length limit") {
+TEST_CASE("A5: container IDs begin alphanumeric and have no length limit") {
   for (const std::string& good : {std::string("a"), std::string("0_.-"), std::string(300, 'f')}) {
     CHECK(is_valid_identifier(good));
   }
@@ -90,7 +90,7 @@ TEST_CASE("container IDs begin alphanumeric and have no length limit") {
   CHECK(code_of(environment, Verb::add) == 4);
 }
 
-TEST_CASE("interface names are those that the kernel takes") {
+TEST_CASE("A6: interface names are those that the kernel takes") {
   CHECK(is_interface_name("eth0"));
   CHECK(is_interface_name(std::string(15, 'x')));
   for (const std::string& bad : {std::string(), std::string("."), std::string(".."), std::string("a/b"),
@@ -102,7 +102,7 @@ TEST_CASE("interface names are those that the kernel takes") {
   CHECK(code_of(environment, Verb::del) == 4);
 }
 
-TEST_CASE("CNI_ARGS is read whatever it holds") {
+TEST_CASE("P1 P2: CNI_ARGS is read whatever it holds") {
   const CniArgs args(";IgnoreUnknown=1;FOO;=x;IP=10.0.0.1;A=b=c;IP=10.0.0.2;");
   CHECK(args.value("IP") == "10.0.0.2");
   CHECK(args.value("A") == "b=c");
@@ -112,7 +112,7 @@ TEST_CASE("CNI_ARGS is read whatever it holds") {
   CHECK_FALSE(CniArgs("").value("IP"));
 }
 
-TEST_CASE("plugins are found in absolute folders only, from left to right") {
+TEST_CASE("H1: plugins are found in absolute folders only, from left to right") {
   std::string name = (std::filesystem::temp_directory_path() / "pdl-path-XXXXXX").string();
   REQUIRE(::mkdtemp(name.data()) != nullptr);
   const std::filesystem::path root = name;

@@ -35,14 +35,14 @@ ResultRoute route(const std::string& dst, const std::string& gw = {}) {
 
 using Texts = std::vector<std::string>;
 
-TEST_CASE("a pod has the routes of its families") {
+TEST_CASE("I6: a pod has the routes of its families") {
   CHECK(texts(container_routes({ip("10.1.0.5")}, {})) == Texts{"169.254.1.1/32", "0.0.0.0/0 via 169.254.1.1"});
   CHECK(texts(container_routes({ip("fd00::5"), ip("fd00::6")}, {})) == Texts{"fe80::1/128", "::/0 via fe80::1"});
   CHECK(texts(container_routes({ip("fd00::5"), ip("10.1.0.5")}, {})) ==
         Texts{"169.254.1.1/32", "fe80::1/128", "0.0.0.0/0 via 169.254.1.1", "::/0 via fe80::1"});
 }
 
-TEST_CASE("routes of the IPAM result go by the link gateway, each once") {
+TEST_CASE("I6 C42: routes of the IPAM result go by the link gateway, each once") {
   ResultRoute fallback = route("0.0.0.0/0", "10.1.0.1");
   fallback.mtu = 1300;
   ResultRoute in_table = route("0.0.0.0/0");
@@ -91,7 +91,7 @@ TEST_CASE("the announcement of an IPv6 address is a neighbour advertisement to a
   CHECK(sum == 0xffff);
 }
 
-TEST_CASE("the pod's MTU is the least of its uplinks unless a lower one is asked for") {
+TEST_CASE("J9: the pod's MTU is the least of its uplinks unless a lower one is asked for") {
   const auto on = [](unsigned mtu) {
     PodAddress address{prefix("10.1.0.5/16"), SteeredBy{}};
     address.steer->uplink.link.mtu = mtu;
@@ -104,7 +104,7 @@ TEST_CASE("the pod's MTU is the least of its uplinks unless a lower one is asked
   CHECK(pod_mtu({PodAddress{prefix("10.1.0.5/16"), {}}}, 1300) == 1300);
 }
 
-TEST_CASE("undoing goes backwards, once, and not at all where all went well") {
+TEST_CASE("J12: undoing goes backwards, once, and not at all where all went well") {
   std::string order;
   {
     Undo undo;

@@ -33,7 +33,7 @@ class Script {
   tests::TemporaryFolder folder_;
 };
 
-TEST_CASE("a program gets input and environment, and its output and status come back") {
+TEST_CASE("H5: a program gets input and environment, and its output and status come back") {
   const Script script("cat; echo \"$KEY\"; exit 7");
   const auto outcome = run_process(script.request("in\n"));
   REQUIRE(outcome);
@@ -42,7 +42,7 @@ TEST_CASE("a program gets input and environment, and its output and status come 
   CHECK(outcome->output == "in\na=b c\n");
 }
 
-TEST_CASE("much input and much output at the same time do not block each other") {
+TEST_CASE("H4: much input and much output at the same time do not block each other") {
   const Script script("cat");
   const std::string text(900000, 'x');
   const auto outcome = run_process(script.request(text));
@@ -50,7 +50,7 @@ TEST_CASE("much input and much output at the same time do not block each other")
   CHECK(outcome->output == text);
 }
 
-TEST_CASE("a program that does not read its input is no fault") {
+TEST_CASE("H4: a program that does not read its input is no fault") {
   (void)::signal(SIGPIPE, SIG_IGN);  // as prepare_standard_streams() has it
   const Script script("exec <&-; echo done");
   const auto outcome = run_process(script.request(std::string(1 << 20, 'x')));
@@ -68,7 +68,7 @@ TEST_CASE("the default action of SIGPIPE is restored for the program") {
   CHECK(outcome->value == SIGPIPE);
 }
 
-TEST_CASE("time is bounded, also for a program that ignores SIGTERM and its children") {
+TEST_CASE("H13: time is bounded, also for a program that ignores SIGTERM and its children") {
   const Script script("trap '' TERM; sleep 30 & echo $!; sleep 30; sleep 30");
   const auto start = Clock::now();
   const auto outcome = run_process(script.request({}, milliseconds(300)));
@@ -86,7 +86,7 @@ TEST_CASE("time is bounded, also for a program that ignores SIGTERM and its chil
   CHECK_FALSE(alive());
 }
 
-TEST_CASE("output is bounded") {
+TEST_CASE("H15: output is bounded") {
   const Script script("exec yes");
   auto request = script.request();
   request.output_limit = 100000;
@@ -98,7 +98,7 @@ TEST_CASE("output is bounded") {
   CHECK(Clock::now() - start < milliseconds(3000));
 }
 
-TEST_CASE("a child that keeps the pipes is not waited for") {
+TEST_CASE("H14 A14: a child that keeps the pipes is not waited for") {
   const Script script("sleep 2 & echo out");
   const auto start = Clock::now();
   const auto outcome = run_process(script.request());
@@ -108,7 +108,7 @@ TEST_CASE("a child that keeps the pipes is not waited for") {
   CHECK(Clock::now() - start < milliseconds(1500));
 }
 
-TEST_CASE("what cannot be started is an error with its errno") {
+TEST_CASE("H17: what cannot be started is an error with its errno") {
   const tests::TemporaryFolder folder;
   CHECK(run_process({folder.file("none"), {}, "", milliseconds(1000)}).error().code == ENOENT);
   REQUIRE(write_file_atomically(folder.file("plain"), "#!/bin/sh\n", 0644));

@@ -31,7 +31,7 @@ unsigned code_of(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("each version prints its own fields and no others") {
+TEST_CASE("E1 E2 E8 E10 C49: each version prints its own fields and no others") {
   for (const std::string_view version : supported_versions) {
     INFO(version);
     const json printed = json::parse(print_add_result(full_result(), version));
@@ -57,7 +57,7 @@ TEST_CASE("each version prints its own fields and no others") {
   }
 }
 
-TEST_CASE("an empty result has empty lists and never null") {
+TEST_CASE("E7: an empty result has empty lists and never null") {
   const json printed = json::parse(print_add_result(AddResult{}, "1.1.0"));
   CHECK(printed == json::parse(R"({"cniVersion":"1.1.0","interfaces":[],"ips":[]})"));
   AddResult result;
@@ -65,13 +65,13 @@ TEST_CASE("an empty result has empty lists and never null") {
   CHECK_FALSE(json::parse(print_add_result(result, "1.1.0"))["interfaces"][0].contains("mtu"));
 }
 
-TEST_CASE("a printed result is read back the same") {
+TEST_CASE("E11: a printed result is read back the same") {
   const auto result = parse_add_result_text(print_add_result(full_result(), "1.1.0"), "1.1.0");
   REQUIRE(result);
   CHECK(print_add_result(*result, "1.1.0") == print_add_result(full_result(), "1.1.0"));
 }
 
-TEST_CASE("null, {} and a missing cniVersion are results") {
+TEST_CASE("H9 C33: null, {} and a missing cniVersion are results") {
   for (const char* text : {"null", "{}", R"({"cniVersion":""})", R"({"ips":null,"dns":null})"}) {
     const auto result = parse_add_result_text(text, "1.0.0");
     REQUIRE(result);
@@ -79,7 +79,7 @@ TEST_CASE("null, {} and a missing cniVersion are results") {
   }
 }
 
-TEST_CASE("results of another known version are read") {
+TEST_CASE("H10 H11 M8: results of another known version are read") {
   const auto result = parse_add_result_text(
       R"({"cniVersion":"0.3.1","ips":[{"version":"4","address":"10.0.0.5/24","gateway":"","interface":-1}],"dns":{}})",
       "1.1.0");
@@ -90,13 +90,13 @@ TEST_CASE("results of another known version are read") {
   CHECK(code_of(R"({"cniVersion":"1.2.0"})") == 1);
 }
 
-TEST_CASE("keys in the case of Go's structs are read") {
+TEST_CASE("B9: keys in the case of Go's structs are read") {
   const auto result = parse_add_result_text(R"({"IPs":[{"Address":"10.0.0.5/24"}]})", "1.0.0");
   REQUIRE(result);
   CHECK(result->ips.size() == 1);
 }
 
-TEST_CASE("what cannot be a result has code 6") {
+TEST_CASE("I1: what cannot be a result has code 6") {
   for (const char* text :
        {"", "x", "[]", "{} {}", "{\"ips\":{}}", "{\"ips\":[5]}", R"({"ips":[{}]})",
         R"({"ips":[{"address":"10.0.0.5"}]})", R"({"ips":[{"address":"10.0.0.5/33"}]})",
@@ -108,7 +108,7 @@ TEST_CASE("what cannot be a result has code 6") {
   }
 }
 
-TEST_CASE("errors stay valid JSON whatever is in them") {
+TEST_CASE("F9: errors stay valid JSON whatever is in them") {
   const CniError error{7, "bad \xff\x01 \"quote\"\n", "d\xc3"};
   const std::string printed = print_error(error, "1.0.0");
   CHECK(printed.find('\n') == printed.size() - 1);
@@ -118,7 +118,7 @@ TEST_CASE("errors stay valid JSON whatever is in them") {
   CHECK_FALSE(json::parse(print_error(CniError{7, "x", {}}, "1.0.0")).contains("details"));
 }
 
-TEST_CASE("an error object of another plugin is read, and only a real one") {
+TEST_CASE("F2 H5: an error object of another plugin is read, and only a real one") {
   const auto error = parse_error_document(R"({"code":4294967295,"msg":"m","details":"d"})");
   REQUIRE(error);
   CHECK(error->code == 4294967295U);

@@ -114,13 +114,13 @@ void require_error(const std::expected<std::vector<Outcome>, std::string>& got, 
   CHECK_THAT(got.error(), ContainsSubstring(text));
 }
 
-TEST_CASE("example 1: an uplink named by MAC alone is found") {
+TEST_CASE("I8: example 1: an uplink named by MAC alone is found") {
   require_one(R"({"interfaces":[{"name":"","mac":"02:00:5e:10:00:02"}],
                   "ips":[{"address":"10.60.2.17/24","gateway":"10.60.2.1"}]})",
               "up1", "10.60.2.1");
 }
 
-TEST_CASE("example 2: an uplink named by name is found, and an absent one can be waited for") {
+TEST_CASE("I8: example 2: an uplink named by name is found, and an absent one can be waited for") {
   require_one(R"({"interfaces":[{"name":"up1"}],"ips":[{"address":"10.60.2.18/24","gateway":"10.60.2.1"}]})", "up1",
               "10.60.2.1");
   require_error(resolve(R"({"interfaces":[{"name":"up7"}],"ips":[{"address":"10.60.2.18/24","gateway":"10.60.2.1"}]})"),
@@ -128,7 +128,7 @@ TEST_CASE("example 2: an uplink named by name is found, and an absent one can be
   CHECK(find_uplink({"up7", {}, "a test"}, host(), host_veth).error().code == ENODEV);
 }
 
-TEST_CASE("example 3: an entry with a sandbox is passed over, with and without an index") {
+TEST_CASE("I11: example 3: an entry with a sandbox is passed over, with and without an index") {
   const std::string head = R"({"interfaces":[{"name":"eth0","mac":"0a:00:00:00:00:09","sandbox":"/run/netns/p1"},
       {"name":"up2","mac":"02:00:5e:10:00:03"}],"ips":[{"address":"10.60.3.9/24","gateway":"10.60.3.1")";
   require_one(head + R"(,"interface":1}]})", "up2", "10.60.3.1");
@@ -136,7 +136,7 @@ TEST_CASE("example 3: an entry with a sandbox is passed over, with and without a
   require_one(head + R"(}]})", "up2", "10.60.3.1");
 }
 
-TEST_CASE("example 4: name and MAC that disagree are an error at once") {
+TEST_CASE("I9: example 4: name and MAC that disagree are an error at once") {
   const UplinkName wanted{"up1", mac("02:00:5e:10:00:03"), "a test"};
   const auto found = find_uplink(wanted, host(), host_veth);
   REQUIRE_FALSE(found);
@@ -146,7 +146,7 @@ TEST_CASE("example 4: name and MAC that disagree are an error at once") {
                 "has MAC 02:00:5e:10:00:02");
 }
 
-TEST_CASE("example 5: the families of one pod leave by different uplinks") {
+TEST_CASE("I9: example 5: the families of one pod leave by different uplinks") {
   const auto got = resolve(R"({"cniVersion":"1.1.0","interfaces":[{"name":"up1","mac":"02:00:5e:10:00:02"},
       {"name":"up2","mac":"02:00:5e:10:00:03"}],"ips":[
       {"address":"10.60.2.20/24","gateway":"10.60.2.1","interface":0},
@@ -158,13 +158,13 @@ TEST_CASE("example 5: the families of one pod leave by different uplinks") {
   CHECK((*got)[1].gateway == "fe80::1");
 }
 
-TEST_CASE("example 6: two host entries without an index are an error") {
+TEST_CASE("I9: example 6: two host entries without an index are an error") {
   require_error(resolve(R"({"interfaces":[{"name":"up1"},{"name":"up2"}],
                             "ips":[{"address":"10.60.2.20/24","gateway":"10.60.2.1"}]})"),
                 "interfaces[0] and interfaces[1] are both on the host");
 }
 
-TEST_CASE("example 7: no gateway is an error on a configured uplink") {
+TEST_CASE("I3 D13 C41: example 7: no gateway is an error on a configured uplink") {
   const std::string text = R"({"interfaces":[{"name":"up1"}],"ips":[{"address":"10.60.2.21/24"}]})";
   require_error(resolve(text), "has no gateway");
 
@@ -176,7 +176,7 @@ TEST_CASE("example 7: no gateway is an error on a configured uplink") {
   CHECK(configured->front().gateway == "10.60.2.9");
 }
 
-TEST_CASE("example 8: a gateway outside the subnet needs onLinkGateway") {
+TEST_CASE("I4: example 8: a gateway outside the subnet needs onLinkGateway") {
   const std::string text = R"({"interfaces":[{"name":"up1"}],
                                "ips":[{"address":"10.60.2.22/24","gateway":"10.60.9.1"}]})";
   require_error(resolve(text), "onLinkGateway");
@@ -185,14 +185,14 @@ TEST_CASE("example 8: a gateway outside the subnet needs onLinkGateway") {
   CHECK(allowed->front().gateway == "10.60.9.1");
 }
 
-TEST_CASE("example 9: a /32 with a link-local gateway needs onLinkGateway") {
+TEST_CASE("I5: example 9: a /32 with a link-local gateway needs onLinkGateway") {
   const std::string text = R"({"interfaces":[{"name":"up1"}],
                                "ips":[{"address":"10.60.2.22/32","gateway":"169.254.1.1"}]})";
   require_error(resolve(text), "onLinkGateway");
   CHECK(resolve(text, true));
 }
 
-TEST_CASE("example 10: a MAC that is none is an error") {
+TEST_CASE("I8: example 10: a MAC that is none is an error") {
   for (const char* bad : {"02:00:zz", "00:00:00:00:00:00", "01:00:5e:10:00:02", "02:00:5e:10:00:02:07:08"}) {
     require_error(resolve(formatted(R"({{"interfaces":[{{"name":"up1","mac":"{}"}}],
                                          "ips":[{{"address":"10.60.2.17/24","gateway":"10.60.2.1"}}]}})",
@@ -201,7 +201,7 @@ TEST_CASE("example 10: a MAC that is none is an error") {
   }
 }
 
-TEST_CASE("example 11: an index that points nowhere or into a sandbox is an error") {
+TEST_CASE("I9: example 11: an index that points nowhere or into a sandbox is an error") {
   const std::string tail = R"(],"ips":[{"address":"10.60.2.17/24","gateway":"10.60.2.1","interface":)";
   require_error(resolve(R"({"interfaces":[{"name":"up1"})" + tail + "7}]}"), "interfaces[7]");
   require_error(resolve(R"({"interfaces":[{"name":"up1"})" + tail + "-2}]}"), "interfaces[-2]");
@@ -209,7 +209,7 @@ TEST_CASE("example 11: an index that points nowhere or into a sandbox is an erro
                 "is in sandbox /run/netns/x");
 }
 
-TEST_CASE("example 12: two addresses of one family are both kept") {
+TEST_CASE("I2: example 12: two addresses of one family are both kept") {
   const auto got = resolve(R"({"interfaces":[{"name":"up1"}],"ips":[{"address":"10.60.2.17/24","gateway":"10.60.2.1"},
                                {"address":"10.60.2.18/24","gateway":"10.60.2.1"}]})");
   REQUIRE(got);
@@ -219,7 +219,7 @@ TEST_CASE("example 12: two addresses of one family are both kept") {
                 "is twice in the IPAM result");
 }
 
-TEST_CASE("example 13: without entries the configured uplink is next, then the subnet, then none") {
+TEST_CASE("I10: example 13: without entries the configured uplink is next, then the subnet, then none") {
   const std::string known = R"({"interfaces":[],"ips":[{"address":"10.60.3.17/24","gateway":"10.60.3.1"}]})";
   CHECK(resolve(known, true, "up1")->front().uplink == "up1");
   CHECK(resolve(known, true, "02:00:5e:10:00:02")->front().uplink == "up1");
@@ -267,7 +267,7 @@ TEST_CASE("example 17: another pod's veth is refused although it has no sandbox"
   CHECK_THAT(got.error().message, ContainsSubstring("host side of a pod's veth"));
 }
 
-TEST_CASE("names that no interface can have are errors without a look at the host") {
+TEST_CASE("I12: names that no interface can have are errors without a look at the host") {
   for (const char* bad : {"a/b", "0123456789abcdef", "a b", ".."}) {
     require_error(
         resolve(formatted(R"({{"interfaces":[{{"name":"{}"}}],"ips":[{{"address":"10.60.2.17/24"}}]}})", bad)),
@@ -291,7 +291,7 @@ TEST_CASE("addresses that no pod can have are errors") {
   CHECK(resolve(R"({"interfaces":[{"name":"up1"}],"ips":[{"address":"10.60.2.0/31","gateway":"10.60.2.1"}]})"));
 }
 
-TEST_CASE("an alternative name finds the link") {
+TEST_CASE("I12: an alternative name finds the link") {
   HostView view = host();
   view.links[1].alternative_names = {"enp0s1", "wan"};
   const auto got = find_uplink({"wan", {}, "a test"}, view, host_veth);
@@ -299,7 +299,7 @@ TEST_CASE("an alternative name finds the link") {
   CHECK(got->link.name == "up1");
 }
 
-TEST_CASE("an uplink that the agent does not manage can be waited for") {
+TEST_CASE("I13: an uplink that the agent does not manage can be waited for") {
   CHECK(find_uplink({"eth9", {}, "a test"}, host(), host_veth).error().code == EAGAIN);
   HostView view = host();
   manage(view, view.links[3]);
@@ -307,7 +307,7 @@ TEST_CASE("an uplink that the agent does not manage can be waited for") {
   CHECK(find_uplink({"eth9", {}, "a test"}, view, host_veth).error().code == EAGAIN);
 }
 
-TEST_CASE("of several links with one MAC the one that stands alone is meant") {
+TEST_CASE("I14: of several links with one MAC the one that stands alone is meant") {
   const UplinkName wanted{{}, mac("02:00:5e:10:00:02"), "a test"};
   HostView view = host();
 
@@ -359,7 +359,7 @@ TEST_CASE("the subnet with the longest prefix decides, and equal ones are an err
   CHECK_FALSE(uplink_by_subnet(ip("10.99.0.7"), view)->has_value());
 }
 
-TEST_CASE("the inferred gateway is the subnet's first address, whatever the prefix length") {
+TEST_CASE("D71: the inferred gateway is the subnet's first address, whatever the prefix length") {
   CHECK(first_of_subnet(prefix("10.0.0.130/25")) == ip("10.0.0.129"));
   CHECK(first_of_subnet(prefix("10.0.0.210/28")) == ip("10.0.0.209"));
   CHECK(first_of_subnet(prefix("192.168.1.4/24")) == ip("192.168.1.1"));
@@ -370,7 +370,7 @@ TEST_CASE("the inferred gateway is the subnet's first address, whatever the pref
   CHECK_FALSE(first_of_subnet(prefix("fd00::5/64")));
 }
 
-TEST_CASE("a gateway is inferred on discovered uplinks only") {
+TEST_CASE("D71: a gateway is inferred on discovered uplinks only") {
   HostView view = host();
   WantedAddress wanted{prefix("10.60.3.17/24"), {}, {}};
   const auto choose = [&](const std::string& name) {
@@ -413,7 +413,7 @@ TEST_CASE("a gateway is inferred on discovered uplinks only") {
   }
 }
 
-TEST_CASE("a gateway that cannot be the next hop is refused") {
+TEST_CASE("I4 D71: a gateway that cannot be the next hop is refused") {
   const HostView view = host();
   const Uplink uplink = *find_uplink({"up1", {}, "a test"}, view, host_veth);
   const auto allowed = [&](const std::string& address, const std::string& gateway) {

@@ -53,7 +53,7 @@ TEST_CASE("absent folders hold no records") {
   CHECK(*load_record(folder.file("none"), sample().id) == std::nullopt);
 }
 
-TEST_CASE("empty, truncated and foreign record files count as absent and spoil no others") {
+TEST_CASE("Q5: empty, truncated and foreign record files count as absent and spoil no others") {
   const TemporaryFolder folder;
   const Record record = sample();
   REQUIRE(store_record(folder.path(), record));
@@ -88,7 +88,7 @@ TEST_CASE("labels with octets that are no UTF-8 can be written") {
   CHECK(parse_record_text(write_record_text(record)));
 }
 
-TEST_CASE("the owner hash keeps the three names apart and veth names fit an interface") {
+TEST_CASE("J6 C23: the owner hash keeps the three names apart and veth names fit an interface") {
   const AttachmentId one{"net", "c1", "eth0"};
   CHECK(attachment_hash(one) == attachment_hash({"net", "c1", "eth0"}));
   CHECK(attachment_hash(one) != attachment_hash({"netc", "1", "eth0"}));
