@@ -1,39 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loader/agent.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <optional>
-#include <set>
-#include <string_view>
 #include <utility>
-#include <vector>
 
+#include "loader/agent_impl.h"
 #include "loader/agent_lock.h"
-#include "loader/attach.h"
 #include "loader/base/log.h"
-#include "loader/config_file.h"
-#include "loader/datapath.h"
-#include "loader/desired.h"
-#include "loader/event_loop.h"
-#include "loader/events.h"
-#include "loader/memory.h"
-#include "loader/neighbours.h"
-#include "loader/pod_programs.h"
-#include "loader/pods.h"
+#include "loader/migrate.h"
 #include "loader/preflight.h"
-#include "loader/publish.h"
-#include "loader/rpfilter.h"
-#include "loader/snapshot.h"
-#include "loader/version.h"
-#include "loader/warnings.h"
-#include "maps/agent_state.h"
+#include "loader/versions.h"
 #include "maps/bpf.h"
 #include "maps/locks.h"
-#include "maps/tables.h"
 
 namespace poduplink {
 namespace {
@@ -42,77 +21,10 @@ using namespace std::chrono_literals;
 
 // Events come in bursts (a new interface brings a dozen); one look serves them all.
 constexpr auto settle_time = 30ms;
-// After something failed that may mend itself, and while connection tracking is looked for.
-constexpr auto retry_time = 1s;
 // Between two looks at everything that no event tells of. Faults are to be mended within 5 s.
 constexpr auto audit_time = 3s;
 
-void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
-  to.insert(to.end(), more.begin(), more.end());
-}
-
-class Agent {
- public:
-  Agent(AgentOptions options, ConfigFile file, AgentConfig config, Fd lock, Netlink netlink, Events events,
-        AgentMemory memory)
-      : options_(std::move(options)),
-        file_(std::move(file)),
-        config_(std::move(config)),
-        records_(options_.run_dir),
-        agent_lock_(std::move(lock)),
-        netlink_(std::move(netlink)),
-        events_(std::move(events)),
-        memory_(std::move(memory)),
-        stored_memory_(memory_) {}
-
-  Result<> bring_up();
-  Result<> run();
-
- private:
-  Result<> load_datapath(bool conntrack);
-  std::vector<std::string> switch_programs();
-  void look_again();
-  void audit();
-  void reload(bool asked);
-  void take_over(AgentConfig fresh);
-  std::vector<std::string> mend_pins();
-  std::vector<std::string> attach_wanted();
-  std::vector<std::string> publish_all();
-  std::vector<std::string> publish_pods(const Events::PodNews& news);
-  std::vector<std::string> warnings();
-  std::vector<std::string> detach_unwanted();
-  void refresh_neighbours();
-  void look_for_conntrack();
-  void tell(const std::vector<std::string>& failures);
-  void log_report(const std::vector<UplinkReport>& before) const;
-  void remember();
-
-  AgentOptions options_;
-  ConfigFile file_;
-  AgentConfig config_;
-  Records records_;
-  Fd agent_lock_;
-  Netlink netlink_;
-  Events events_;
-  AgentMemory memory_;
-  AgentMemory stored_memory_;
-
-  bool conntrack_ = false;
-  std::optional<Datapath> datapath_;
-  std::optional<Attachments> attachments_;
-  Tables tables_;
-
-  Snapshot snapshot_;
-  Desired desired_;
-  std::set<int> attached_;
-  std::optional<PodEntries> settled_pods_;  // what the maps held when nothing was left to do
-  PodPrograms pod_programs_;
-  std::vector<std::string> load_problems_;  // of pods' veths, from the last load
-  std::vector<std::string> conntrack_problem_;
-  std::vector<std::string> config_problem_;  // of a changed file that was not taken over
-  std::optional<AgentState> state_;
-  EventLoop loop_;
-};
+}  // namespace
 
 Result<> Agent::bring_up() {
   load_conntrack_module();
@@ -131,19 +43,57 @@ Result<> Agent::load_datapath(bool conntrack) {
                                                  .steer_node = config_.steer_node,
                                                  .conntrack = conntrack}));
   PDL_TRY_ASSIGN(const GlobalLock lock, GlobalLock::take(options_.run_dir));
+  const std::optional<std::string> before = fresh.folder_before();
   PDL_TRY(fresh.pin());
+  if (before) PDL_TRY(take_over_version(*before, fresh.folder()));
   datapath_ = std::move(fresh);
   if (!attachments_) attachments_.emplace(*datapath_, bpf::have_tcx() && !options_.force_clsact, memory_);
   PDL_TRY_ASSIGN(tables_, open_tables(datapath_->folder()));
-  load_problems_ = switch_programs();
+  std::vector<std::string> uplink_problems;
+  load_problems_ = switch_programs(uplink_problems);
+  append(uplink_problems, load_problems_);
+  if (before && !uplink_problems.empty()) return give_up_version(*before, uplink_problems);
   PDL_TRY(datapath_->make_current());
+  retire_other_versions();
   log_info("datapath loaded under {}, connection tracking {}", datapath_->folder(),
            conntrack ? "is asked" : "is not there");
   return {};
 }
 
-// Every hook that bears a program of ours gets this build's, in place.
-std::vector<std::string> Agent::switch_programs() {
+// Fills this build's maps from those of the version in force, which stay as they are until all hooks are switched.
+Result<> Agent::take_over_version(const std::string& before, const std::string& folder) {
+  const auto copied = copy_maps(before, folder);
+  const Result<> carried = copied ? carry_links(before, folder) : Result<>(Failure(copied.error()));
+  if (carried) {
+    log_info("upgrade from {} to {}: {} entries copied", before, folder, *copied);
+    return {};
+  }
+  for (const std::string& left : retire_version(folder)) log_warning("{}", left);
+  return fail_within(carried.error(), "the version before stays in force");
+}
+
+// Back to the version before: its maps are still the ones that plugins write, so its programs must run.
+Result<> Agent::give_up_version(const std::string& before, const std::vector<std::string>& problems) {
+  std::string text;
+  for (const std::string& problem : problems) text += "; " + problem;
+  const auto links = dump_links(netlink_);
+  const auto left = restore_programs(netlink_, before, records_, links ? *links : std::vector<Link>());
+  for (const std::string& problem : left) log_error("not put back: {}", problem);
+  for (const std::string& problem : retire_version(datapath_->folder())) log_warning("{}", problem);
+  return fail("the version before stays in force, since hooks could not be switched{}", text);
+}
+
+// The one before, or what an upgrade that was interrupted left.
+void Agent::retire_other_versions() {
+  const auto folders = other_versions(options_.pin_dir, datapath_->folder());
+  for (const std::string& folder : folders ? *folders : std::vector<std::string>()) {
+    log_info("removing the pins of {}", folder);
+    for (const std::string& left : retire_version(folder)) log_warning("{}", left);
+  }
+}
+
+// Every hook that bears a program of ours gets this build's, in place. Returns what is wrong with pods' veths.
+std::vector<std::string> Agent::switch_programs(std::vector<std::string>& uplink_problems) {
   const auto links = dump_links(netlink_);
   if (!links) return {links.error().message};
   if (const auto read = records_.refresh(); !read) return {read.error().message};
@@ -157,199 +107,12 @@ std::vector<std::string> Agent::switch_programs() {
   for (const int index : *bearing) {
     // One that is gone has lost its programs; look_again() clears its pins.
     if (const auto attached = candidates.contains(index) ? attachments_->attach(netlink_, index) : Result<>();
-        !attached)
-      log_warning("interface {}: {}", index, attached.error().message);
-  }
-  return problems;
-}
-
-void Agent::look_again() {
-  auto snapshot = take_snapshot(netlink_);
-  if (!snapshot) {
-    tell({"the network cannot be read: " + snapshot.error().message});
-    return;
-  }
-  const std::vector<UplinkReport> before = std::move(desired_.report);
-  snapshot_ = std::move(*snapshot);
-  desired_ = make_desired(config_, snapshot_, memory_.uplinks);
-  settled_pods_.reset();
-  memory_.uplinks = desired_.memory;
-  log_report(before);
-  std::set<int> managed;
-  for (const DesiredUplink& uplink : desired_.uplinks) managed.insert(uplink.index);
-  events_.learn(snapshot_, std::move(managed));
-
-  std::vector<std::string> failures = manage_rp_filter(desired_.manage_rp_filter, snapshot_, memory_);
-  append(failures, attach_wanted());
-  append(failures, publish_all());
-  append(failures, detach_unwanted());
-  append(failures, keep_permanent_neighbours(netlink_, desired_.neighbours, snapshot_, memory_));
-  tell(failures);
-}
-
-// What others may have done to pins, hooks and maps, where no event tells of it. Cheap where all is well: thousands
-// of pods must not cost a node anything while nothing happens.
-void Agent::audit() {
-  reload(false);
-  // Where the file system is gone, folders would be made in what lies beneath. Programs and maps work on without it.
-  if (const auto fits = check_pin_dir(options_.pin_dir); !fits) {
-    tell({fits.error().message});
-    return;
-  }
-  std::vector<std::string> failures = mend_pins();
-  append(failures, attach_wanted());
-  append(failures, publish_all());
-  tell(failures);
-}
-
-std::vector<std::string> Agent::mend_pins() {
-  const auto lock = GlobalLock::take(options_.run_dir);
-  if (!lock) return {lock.error().message};
-  const auto mended = datapath_->mend_pins();
-  if (!mended) return {mended.error().message};
-  for (const std::string& path : *mended) log_warning("{} was missing: pinned again", path);
-  return {};
-}
-
-void Agent::reload(bool asked) {
-  auto fresh = file_.look(asked);
-  if (!fresh) {
-    log_error("{}; the configuration stays as it was", fresh.error().message);
-    config_problem_ = {"configuration not taken over: " + fresh.error().message};
-    return;
-  }
-  if (!*fresh) return;
-  config_problem_.clear();
-  if (**fresh == config_) {
-    log_info("the configuration is what it was");
-    return;
-  }
-  take_over(std::move(**fresh));
-}
-
-void Agent::take_over(AgentConfig fresh) {
-  if (fresh.map_sizes != config_.map_sizes) log_warning("mapSizes has changed: that holds after --unload");
-  if (fresh.metrics_listen != config_.metrics_listen)
-    log_warning("metrics.listen has changed: that holds after a restart");
-  const bool other_programs = fresh.steer_node != config_.steer_node;
-  log_info("taking over a changed configuration: {} uplinks, {} exempt prefixes",
-           fresh.discover ? std::string("discovered") : std::to_string(fresh.uplinks.size()), fresh.exempt.size());
-  const AgentConfig old = std::exchange(config_, std::move(fresh));
-  if (other_programs) {
-    if (const auto loaded = load_datapath(conntrack_); !loaded) {
-      log_error("{}; the configuration stays as it was", loaded.error().message);
-      config_problem_ = {"configuration not taken over: " + loaded.error().message};
-      config_ = old;
-      return;
-    }
-  }
-  look_again();
-}
-
-std::vector<std::string> Agent::attach_wanted() {
-  attached_.clear();
-  std::vector<std::string> problems;
-  for (const DesiredUplink& uplink : desired_.uplinks) {
-    if (!uplink.present) continue;
-    const auto attached = attachments_->attach(netlink_, uplink.index);
-    if (attached) {
-      attached_.insert(uplink.index);
-    } else {
-      problems.push_back(formatted("{} cannot bear the programs: {}", uplink.name(), attached.error().message));
+        !attached) {
+      uplink_problems.push_back(formatted("interface {}: {}", index, attached.error().message));
+      log_warning("{}", uplink_problems.back());
     }
   }
   return problems;
-}
-
-// What steers a packet comes before what lets pods use it: addresses and exempt prefixes, then uplinks, then
-// pods; entries of interfaces that are no longer managed go last.
-std::vector<std::string> Agent::publish_all() {
-  const auto lock = GlobalLock::take(options_.run_dir);
-  if (!lock) return {lock.error().message};
-  std::vector<std::string> problems = publish_nodes(tables_, desired_);
-  append(problems, publish_exempt(tables_, desired_));
-  append(problems, publish_uplinks(tables_, desired_, attached_));
-  append(problems, publish_pods(events_.take_pod_news()));
-  append(problems, retire_uplinks(tables_, desired_, attached_));
-  return problems;
-}
-
-// Entries are compared with the records where anything can have changed: the entries themselves, a record, what the
-// snapshot says (look_again() forgets what was settled), or a pod whose veth went away. The caller holds GlobalLock.
-std::vector<std::string> Agent::publish_pods(const Events::PodNews& news) {
-  const auto changed = records_.refresh();
-  if (!changed) return {changed.error().message};
-  auto present = tables_.pods.entries();
-  if (!present) return {present.error().message};
-  const bool settled = settled_pods_ && same_entries(*settled_pods_, *present);
-  if (!settled || *changed || news.some_gone || news.all_suspect) {
-    const auto repairs =
-        reconcile_pods(netlink_, tables_, *present, records_, desired_, snapshot_, events_.pod_veths());
-    if (!repairs) return {repairs.error().message};
-    if (repairs->any()) {
-      log_info("pod entries: {} made, {} changed, {} erased", repairs->made, repairs->changed, repairs->erased);
-      settled_pods_.reset();
-    } else {
-      settled_pods_ = std::move(*present);
-    }
-  }
-  return pod_programs_.audit(netlink_, tables_, records_, events_.pod_veths(), news);
-}
-
-std::vector<std::string> Agent::warnings() {
-  const char* service_host = std::getenv("KUBERNETES_SERVICE_HOST");
-  std::vector<std::string> all =
-      service_warnings(config_, service_host != nullptr ? std::optional<std::string_view>(service_host) : std::nullopt);
-  append(all, forwarding_warnings());
-  for (const DesiredUplink& uplink : desired_.uplinks) {
-    if (!attached_.contains(uplink.index)) continue;
-    const auto names = attachments_->programs_before(netlink_, uplink.index);
-    for (const std::string& name : names ? *names : std::vector<std::string>())
-      all.push_back(
-          formatted("{}: {} sees packets before uplink_ingress; where it ends the chain, pods are not reached "
-                    "directly",
-                    uplink.name(), name));
-  }
-  append(all, config_problem_);
-  return all;
-}
-
-std::vector<std::string> Agent::detach_unwanted() {
-  std::set<int> candidates;
-  for (const Link& link : snapshot_.links) {
-    if (link.is_ethernet() && !is_pod_veth(link)) candidates.insert(link.index);
-  }
-  const auto bearing = attachments_->attached(netlink_, candidates);
-  if (!bearing) return {bearing.error().message};
-  std::vector<std::string> problems;
-  for (const int index : *bearing) {
-    const DesiredUplink* wanted = desired_.find(index);
-    if (wanted != nullptr && wanted->present) continue;
-    if (const auto detached = attachments_->detach(netlink_, index); !detached) {
-      problems.push_back(formatted("interface {}: {}", index, detached.error().message));
-    } else {
-      log_info("interface {} is no longer managed", index);
-    }
-  }
-  return problems;
-}
-
-void Agent::refresh_neighbours() {
-  auto neighbours = dump_neighbours(netlink_);
-  if (!neighbours) {
-    look_again();
-    return;
-  }
-  snapshot_.neighbours = std::move(*neighbours);
-  std::vector<std::string> problems = keep_permanent_neighbours(netlink_, desired_.neighbours, snapshot_, memory_);
-  {
-    const auto lock = GlobalLock::take(options_.run_dir);
-    const auto refreshed =
-        lock ? refresh_pods(tables_, desired_, snapshot_) : Result<PodRepairs>(Failure(lock.error()));
-    if (!refreshed) problems.push_back(refreshed.error().message);
-  }
-  for (const std::string& problem : problems) log_warning("{}", problem);
-  remember();
 }
 
 void Agent::look_for_conntrack() {
@@ -369,68 +132,6 @@ void Agent::look_for_conntrack() {
     conntrack_ = true;
   }
   look_again();
-}
-
-void Agent::log_report(const std::vector<UplinkReport>& before) const {
-  for (const UplinkReport& line : desired_.report) {
-    if (std::ranges::find(before, line) != before.end()) continue;
-    const std::string& name = line.name.empty() ? line.configured : line.name;
-    if (line.reason.empty()) {
-      log_info("{} {} (ifindex {}) is {}: {}", line.role, name, line.ifindex, line.state, line.how);
-    } else if (line.role == "none") {
-      log_info("{} is no uplink: {}", name, line.reason);
-    } else {
-      log_warning("uplink {} is {}: {}", name, line.state, line.reason);
-    }
-  }
-}
-
-// What keeps the agent from being ready is in `failures`, besides what it knows anyway.
-void Agent::tell(const std::vector<std::string>& failures) {
-  AgentState state;
-  const bool retry = !failures.empty();
-  state.reasons = desired_.reasons;
-  append(state.reasons, load_problems_);
-  append(state.reasons, conntrack_problem_);
-  append(state.reasons, failures);
-  state.ready = state.reasons.empty();
-  state.warnings = warnings();
-  for (const std::string& warning : state.warnings) {
-    if (!state_ || std::ranges::find(state_->warnings, warning) == state_->warnings.end()) log_warning("{}", warning);
-  }
-  state.pid = ::getpid();
-  state.version = build_version();
-  state.uplinks = desired_.report;
-  std::string joined;
-  for (const std::string& reason : state.reasons) joined += (joined.empty() ? "" : "; ") + reason;
-  if (!state_ || state_->ready != state.ready || state_->reasons != state.reasons) {
-    if (state.ready) {
-      log_info("ready");
-    } else {
-      log_error("not ready: {}", joined);
-    }
-  }
-  if (state_ != state) {
-    if (const auto stored = store_agent_state(options_.run_dir, state); !stored)
-      log_error("{}", stored.error().message);
-  }
-  remember();
-  const auto homes =
-      std::ranges::count_if(desired_.uplinks, [](const DesiredUplink& one) { return one.is_home() && one.present; });
-  const auto transit = std::ranges::count_if(desired_.uplinks, [](const DesiredUplink& one) { return !one.is_home(); });
-  loop_.notify(state.ready, state.ready ? formatted("ready: {} uplinks, {} transit interfaces", homes, transit)
-                                        : "not ready: " + joined);
-  state_ = std::move(state);
-  if (retry) loop_.wake_in(retry_time);
-}
-
-void Agent::remember() {
-  if (memory_ == stored_memory_) return;
-  if (const auto stored = store_memory(options_.run_dir, memory_); !stored) {
-    log_error("{}", stored.error().message);
-  } else {
-    stored_memory_ = memory_;
-  }
 }
 
 Result<> Agent::run() {
@@ -465,8 +166,6 @@ Result<> Agent::run() {
   log_info("stopped; the datapath stays in place");
   return {};
 }
-
-}  // namespace
 
 Result<> run_agent(const AgentOptions& options) {
   ConfigFile file(options.config_path, options.config_named);

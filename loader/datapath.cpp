@@ -107,9 +107,7 @@ Result<> check_names(const std::string& pin_dir, const std::string& folder) {
   const auto abi = current_abi(pin_dir);
   if (!abi && abi.error().code == ENOENT) return {};
   if (!abi) return Failure(abi.error());
-  if (*abi != PDL_ABI_VERSION)
-    return fail_errno(EPROTO, "{} names v{}, but this build knows v{} alone; unload it with the build that made it",
-                      current_link(pin_dir), *abi, PDL_ABI_VERSION);
+  if (*abi != PDL_ABI_VERSION) PDL_TRY(expect_kind(version_dir(pin_dir, *abi), PinKind::folder));
   return {};
 }
 
@@ -165,6 +163,12 @@ Result<Datapath> Datapath::load(const DatapathOptions& options) {
   PDL_TRY(prepare_maps(skeleton, options.sizes, folder));
   PDL_TRY(load_skeleton(skeleton));
   return datapath;
+}
+
+std::optional<std::string> Datapath::folder_before() const {
+  const auto abi = current_abi(options_.pin_dir);
+  if (!abi || *abi == PDL_ABI_VERSION) return std::nullopt;
+  return version_dir(options_.pin_dir, *abi);
 }
 
 int Datapath::program_fd(const std::string& name) const {

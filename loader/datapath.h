@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ void route_libbpf_messages();
 class Datapath {
  public:
   // Checks every name under PIN_DIR that will be used, then loads. Changes nothing that others see.
-  // Errors: a pin that is something else, by path; `current` names another ABI; the kernel's refusal.
+  // Errors: a pin that is something else, by path; the kernel's refusal.
   static Result<Datapath> load(const DatapathOptions& options);
 
   Datapath(Datapath&& other) noexcept;
@@ -41,6 +42,8 @@ class Datapath {
 
   // PIN_DIR/v<ABI>
   [[nodiscard]] const std::string& folder() const { return folder_; }
+  // The folder of the version that `current` names, where that is another one's.
+  [[nodiscard]] std::optional<std::string> folder_before() const;
   [[nodiscard]] int program_fd(const std::string& name) const;
 
   // Pins maps where they are not, and puts this build's programs in the place of those pinned.

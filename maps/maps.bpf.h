@@ -15,74 +15,74 @@
 #define PDL_MAP __weak SEC(".maps")
 
 struct {
-  __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, PDL_MAX_PODS);
-  __type(key, struct pdl_addr4);
-  __type(value, struct pdl_pod);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PDL_MAX_PODS);
+	__type(key, struct pdl_addr4);
+	__type(value, struct pdl_pod);
 } pods4 PDL_MAP;
 
 struct {
-  __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, PDL_MAX_PODS);
-  __type(key, struct pdl_addr6);
-  __type(value, struct pdl_pod);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PDL_MAX_PODS);
+	__type(key, struct pdl_addr6);
+	__type(value, struct pdl_pod);
 } pods6 PDL_MAP;
 
 struct {
-  __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, PDL_MAX_NODES);
-  __type(key, struct pdl_addr4);
-  __type(value, struct pdl_node);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PDL_MAX_NODES);
+	__type(key, struct pdl_addr4);
+	__type(value, struct pdl_node);
 } nodes4 PDL_MAP;
 
 struct {
-  __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, PDL_MAX_NODES);
-  __type(key, struct pdl_addr6);
-  __type(value, struct pdl_node);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PDL_MAX_NODES);
+	__type(key, struct pdl_addr6);
+	__type(value, struct pdl_node);
 } nodes6 PDL_MAP;
 
 struct {
-  __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, PDL_MAX_UPLINKS);
-  __type(key, __u32);
-  __type(value, struct pdl_uplink);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PDL_MAX_UPLINKS);
+	__type(key, __u32);
+	__type(value, struct pdl_uplink);
 } uplinks PDL_MAP;
 
 struct {
-  __uint(type, BPF_MAP_TYPE_LPM_TRIE);
-  __uint(max_entries, PDL_MAX_EXEMPT);
-  __uint(map_flags, BPF_F_NO_PREALLOC);
-  __type(key, struct pdl_prefix4);
-  __type(value, struct pdl_exempt);
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, PDL_MAX_EXEMPT);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pdl_prefix4);
+	__type(value, struct pdl_exempt);
 } exempt4 PDL_MAP;
 
 struct {
-  __uint(type, BPF_MAP_TYPE_LPM_TRIE);
-  __uint(max_entries, PDL_MAX_EXEMPT);
-  __uint(map_flags, BPF_F_NO_PREALLOC);
-  __type(key, struct pdl_prefix6);
-  __type(value, struct pdl_exempt);
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, PDL_MAX_EXEMPT);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pdl_prefix6);
+	__type(value, struct pdl_exempt);
 } exempt6 PDL_MAP;
 
 struct {
-  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct pdl_verdicts);
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct pdl_verdicts);
 } verdicts PDL_MAP;
 
 struct {
-  __uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-  __uint(max_entries, PDL_MAX_UPLINKS);
-  __type(key, __u32);
-  __type(value, struct pdl_uplink_stats);
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, PDL_MAX_UPLINKS);
+	__type(key, __u32);
+	__type(value, struct pdl_uplink_stats);
 } uplink_stats PDL_MAP;
 
 /* Carries struct pdl_event. The kernel takes no BTF for a ring buffer's records. */
 struct {
-  __uint(type, BPF_MAP_TYPE_RINGBUF);
-  __uint(max_entries, PDL_EVENTS_BYTES);
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, PDL_EVENTS_BYTES);
 } events PDL_MAP;
 
 #endif
