@@ -128,7 +128,20 @@ void check_all(bool recorded) {
 
 TEST_CASE("the object that is shipped treats every packet as the contract says") { check_all(false); }
 
-TEST_CASE("every redirect names the right interface and next hop") { check_all(true); }
+TEST_CASE("D87: every redirect names the right interface and, explicitly, the next hop") { check_all(true); }
+
+TEST_CASE("D88: no program asks for a packet's mark or changes it") {
+  need_root();
+  Datapaths datapaths(true);
+  for (const Case& test : all_cases()) {
+    INFO(program_name(test.input.program) << ": " << test.name);
+    Input marked = test.input;
+    marked.mark = 0xdeadbeef;
+    const Output output = datapaths.with(test.config).run(marked);
+    CHECK(output.verdicts == std::vector<unsigned>{test.verdict});
+    CHECK(output.mark == marked.mark);
+  }
+}
 
 TEST_CASE("a checksum that was wrong before stays wrong by as much") {
   need_root();

@@ -347,6 +347,7 @@ Output Datapath::run(const Input& input) const {
   __sk_buff context{};
   context.ifindex = input.ifindex;
   context.ingress_ifindex = input.ingress_ifindex;
+  context.mark = input.mark;
   context.gso_size = input.gso_size;
   context.gso_segs = input.gso_size == 0 ? 0 : 2;
   Output output;
@@ -358,10 +359,13 @@ Output Datapath::run(const Input& input) const {
   options.data_size_out = static_cast<__u32>(output.frame.size());
   options.ctx_in = &context;
   options.ctx_size_in = sizeof(context);
+  options.ctx_out = &context;
+  options.ctx_size_out = sizeof(context);
   options.repeat = 1;
   check(bpf_prog_test_run_opts(program_fd(input.program), &options), "test run");
   output.frame.resize(options.data_size_out);
   output.action = static_cast<int>(options.retval);
+  output.mark = context.mark;
 
   const pdl_verdicts after = verdicts();
 #define PDL_X(name, text) \

@@ -84,11 +84,13 @@ struct Input {
   Octets frame;
   unsigned ingress_ifindex = 0;
   unsigned gso_size = 0;
+  unsigned mark = 0;
 };
 
 struct Output {
   int action = 0;
   Octets frame;
+  unsigned mark = 0;
   std::vector<unsigned> verdicts;  // one element for each count
   recorded redirect{};             // kind RECORDED_NONE where the object does not record or did not redirect
 };

@@ -74,7 +74,7 @@ TEST_CASE("Exempt prefixes are published with the number of their item, and addr
   REQUIRE_CLOSED(*lab);
 }
 
-TEST_CASE("An uplink goes down and comes up, is renamed and gets another MTU: its entry and its pods' follow") {
+TEST_CASE("D68: An uplink goes down and comes up, is renamed and gets another MTU: its entry and its pods' follow") {
   auto lab = lab_with_agent({.uplinks = 2});
   const Pod pod = value_of(lab->add_pod("a", {.ipam = Ipam::stub, .uplink = 2}));
   const int index = index_of(*lab, "eth2");

@@ -189,7 +189,7 @@ TEST_CASE("J2 H12 C22 C31: a second ADD is refused before the IPAM plugin is ask
   value_of(node->del_pod("p"));
 }
 
-TEST_CASE("K1 K2 K3 K9 G11 C1 C2 C4 D53: DEL works whatever is missing, always asks the IPAM plugin, and twice") {
+TEST_CASE("K1 K2 K3 K9 G11 C1 C2 C4 D42 D53: DEL works whatever is missing, always asks the IPAM plugin, and twice") {
   StandIn node;
   const Pod pod = added(node, "p", stub_pod(dual));
   node.forget_calls();

@@ -25,7 +25,8 @@ std::string default_rules6() { return "0:\tfrom all lookup local\n32766:\tfrom a
 
 }  // namespace
 
-TEST_CASE("D07, D11: Each pod leaves by its own uplink, with any IPAM and in both modes, and the node has no ip rule") {
+TEST_CASE(
+    "D07, D11, D40: Each pod leaves by its own uplink, with any IPAM and in both modes, and the node has no ip rule") {
   auto lab = lab_with_agent();
   const Outside outside = value_of(Outside::watch(*lab));
   unsigned number = 0;
@@ -246,7 +247,7 @@ TEST_CASE("A packet steered late while the MAC of its gateway is unknown waits a
   REQUIRE_CLOSED(*lab);
 }
 
-TEST_CASE("Uplinks without an address on the node carry their pods") {
+TEST_CASE("D61: Uplinks without an address on the node carry their pods") {
   auto lab = lab_with_agent({.uplinks = 2, .unlisted_default = true, .addressless = true});
   const Outside outside = value_of(Outside::watch(*lab));
   for (const unsigned uplink : {1U, 2U}) {

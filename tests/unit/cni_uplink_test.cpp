@@ -164,7 +164,7 @@ TEST_CASE("I9: example 6: two host entries without an index are an error") {
                 "interfaces[0] and interfaces[1] are both on the host");
 }
 
-TEST_CASE("I3 D13 C41: example 7: no gateway is an error on a configured uplink") {
+TEST_CASE("I3 D13 D15 C41: example 7: no gateway is an error on a configured uplink") {
   const std::string text = R"({"interfaces":[{"name":"up1"}],"ips":[{"address":"10.60.2.21/24"}]})";
   require_error(resolve(text), "has no gateway");
 
@@ -244,7 +244,7 @@ TEST_CASE("example 15: the uplink may be the one of the default route") {
   CHECK(got->front().uplink == "up1");
 }
 
-TEST_CASE("example 16: loopback and the pod's own veth are refused by name, without waiting") {
+TEST_CASE("D65: example 16: loopback and the pod's own veth are refused by name, without waiting") {
   const auto lo = find_uplink({"lo", {}, "a test"}, host(), host_veth);
   REQUIRE_FALSE(lo);
   CHECK(lo.error().code == 0);
