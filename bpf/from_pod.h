@@ -93,6 +93,7 @@ static __always_inline int to_uplink(struct __sk_buff *skb, struct packet *p, co
 	struct pdl_uplink *home = find_home(pod);
 	struct bpf_redir_neigh nh = {};
 	struct pdl_uplink_stats *stats;
+	bool lost;
 
 	if (home && home->state != PDL_STATE_UP && home->when_down == PDL_WHEN_DOWN_STACK)
 		return pass(PDL_VERDICT_uplink_down_stack);
@@ -103,8 +104,11 @@ static __always_inline int to_uplink(struct __sk_buff *skb, struct packet *p, co
 	stats = stats_of(pod->home);
 	if (stats)
 		stats->out_redirects++;
+	lost = is_by_silent_gateway(p, pod);
+	count(lost ? PDL_VERDICT_gateway_silent : PDL_VERDICT_redirected);
+	if (lost)
+		tell(skb, p, PDL_VERDICT_gateway_silent);
 	decrement_ttl(skb, p);
-	count(PDL_VERDICT_redirected);
 	return bpf_redirect_neigh(pod->home, &nh, sizeof(nh), 0);
 }
 

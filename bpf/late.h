@@ -55,6 +55,8 @@ static __always_inline int steer(struct __sk_buff *skb, struct packet *p, __u32 
 	if (stats)
 		stats->late_redirects++;
 	count(verdict);
+	if (verdict == PDL_VERDICT_late_gateway_silent)
+		tell(skb, p, verdict);
 	/*
 	 * The packet still bears the stack's route. With the next hop unresolved the kernel queues it and,
 	 * once the answer is there, sends it by that route's neighbour: out of the right uplink to a MAC of
@@ -81,7 +83,8 @@ static __always_inline int late_from_pod(struct __sk_buff *skb, struct packet *p
 	if (stays(p, pod))
 		return pass(PDL_VERDICT_late_passed);
 	return steer(skb, p, pod->home, find_home(pod), pod_next_hop(&nh, p, pod) ? &nh : NULL,
-		     PDL_VERDICT_late_redirected);
+		     is_by_silent_gateway(p, pod) ? PDL_VERDICT_late_gateway_silent
+						  : PDL_VERDICT_late_redirected);
 }
 
 /* The node's own address on another uplink: the answer of a NodePort after un-NAT, or with steerNode what the

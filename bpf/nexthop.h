@@ -41,12 +41,21 @@ static __always_inline bool next_hop(struct bpf_redir_neigh *nh, __u8 family, co
 	return !is_zero(&gateway);
 }
 
+static __always_inline bool is_on_link(const struct packet *p, const struct pdl_pod *pod)
+{
+	return pod->flags & PDL_POD_ON_LINK && same_prefix(&p->ip.src, &p->ip.dst, pod->prefix_len);
+}
+
 static __always_inline bool pod_next_hop(struct bpf_redir_neigh *nh, const struct packet *p,
 					 const struct pdl_pod *pod)
 {
-	bool direct = pod->flags & PDL_POD_ON_LINK && same_prefix(&p->ip.src, &p->ip.dst, pod->prefix_len);
+	return next_hop(nh, p->family, &p->ip.dst, is_on_link(p, pod), pod->gateway4, pod->gateway6);
+}
 
-	return next_hop(nh, p->family, &p->ip.dst, direct, pod->gateway4, pod->gateway6);
+/* Such a packet is redirected all the same: it makes the kernel ask for the gateway again. */
+static __always_inline bool is_by_silent_gateway(const struct packet *p, const struct pdl_pod *pod)
+{
+	return pod->flags & PDL_POD_GATEWAY_SILENT && !is_on_link(p, pod);
 }
 
 /* Of one segment behind the IP header's start: what segmentation puts before each gso_size octets. */

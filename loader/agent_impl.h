@@ -68,6 +68,7 @@ class Agent {
   std::vector<std::string> warnings();
   std::vector<std::string> detach_unwanted();
   void refresh_neighbours();
+  bool note_gateways(SilentGateways silent);
   void look_for_conntrack();
   void tell(const std::vector<std::string>& failures);
   void log_report(const std::vector<UplinkReport>& before) const;
@@ -92,6 +93,7 @@ class Agent {
   Desired desired_;
   std::set<int> attached_;
   std::optional<PodEntries> settled_pods_;  // what the maps held when nothing was left to do
+  SilentGateways silent_gateways_;
   PodPrograms pod_programs_;
   std::vector<std::string> load_problems_;  // of pods' veths, from the last load
   std::vector<std::string> conntrack_problem_;

@@ -141,6 +141,7 @@ std::vector<std::string> Agent::publish_pods(const Events::PodNews& news) {
     const auto repairs =
         reconcile_pods(netlink_, tables_, *present, records_, desired_, snapshot_, events_.pod_veths());
     if (!repairs) return {repairs.error().message};
+    note_gateways(repairs->silent);
     if (repairs->any()) {
       log_info("pod entries: {} made, {} changed, {} erased", repairs->made, repairs->changed, repairs->erased);
       settled_pods_.reset();
@@ -156,6 +157,7 @@ std::vector<std::string> Agent::warnings() {
   std::vector<std::string> all =
       service_warnings(config_, service_host != nullptr ? std::optional<std::string_view>(service_host) : std::nullopt);
   append(all, forwarding_warnings());
+  append(all, gateway_warnings(silent_gateways_, desired_));
   for (const DesiredUplink& uplink : desired_.uplinks) {
     if (!attached_.contains(uplink.index)) continue;
     const auto names = attachments_->programs_before(netlink_, uplink.index);
@@ -197,14 +199,29 @@ void Agent::refresh_neighbours() {
   }
   snapshot_.neighbours = std::move(*neighbours);
   std::vector<std::string> problems = keep_permanent_neighbours(netlink_, desired_.neighbours, snapshot_, memory_);
+  bool news = false;
   {
     const auto lock = GlobalLock::take(options_.run_dir);
     const auto refreshed =
         lock ? refresh_pods(tables_, desired_, snapshot_) : Result<PodRepairs>(Failure(lock.error()));
-    if (!refreshed) problems.push_back(refreshed.error().message);
+    if (refreshed) {
+      news = note_gateways(refreshed->silent);
+    } else {
+      problems.push_back(refreshed.error().message);
+    }
   }
   for (const std::string& problem : problems) log_warning("{}", problem);
   remember();
+  if (news) audit();  // which tells it
+}
+
+// Whether other gateways are silent than were. That one does not answer is told as a warning.
+bool Agent::note_gateways(SilentGateways silent) {
+  const SilentGateways before = std::exchange(silent_gateways_, std::move(silent));
+  for (const auto& [link, gateway] : before) {
+    if (!silent_gateways_.contains({link, gateway})) log_info("gateway {} is silent no longer", gateway.text());
+  }
+  return before != silent_gateways_;
 }
 
 void Agent::log_report(const std::vector<UplinkReport>& before) const {

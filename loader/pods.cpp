@@ -39,10 +39,34 @@ class Veths {
   const PodVeths& known_;
 };
 
-void set_gateway_mac(pdl_pod& pod, const Snapshot& snapshot) {
+bool is_silent(const pdl_pod& pod) { return (pod.flags & PDL_POD_GATEWAY_SILENT) != 0; }
+
+const Neighbour* find_neighbour(const Snapshot& snapshot, int link, const IpAddress& address) {
+  const auto found = std::ranges::find_if(
+      snapshot.neighbours, [&](const Neighbour& one) { return one.link == link && one.address == address; });
+  return found == snapshot.neighbours.end() ? nullptr : &*found;
+}
+
+// What the kernel knows of the gateway. Once asked for in vain it counts as silent until it answers: each packet
+// makes the kernel ask again, and a neighbour that is being asked for, or was forgotten, says nothing new.
+void set_gateway_state(pdl_pod& pod, const Snapshot& snapshot, bool was_silent) {
   const std::optional<IpAddress> gateway = pod_gateway(pod);
-  const auto mac = gateway ? gateway_mac(snapshot, static_cast<int>(pod.home), *gateway) : std::nullopt;
-  set_mac(pod.gateway_mac, mac.value_or(MacAddress{}));
+  const Neighbour* known = gateway ? find_neighbour(snapshot, static_cast<int>(pod.home), *gateway) : nullptr;
+  const bool resolved = known != nullptr && (known->state & resolved_states) != 0;
+  const bool failed = known != nullptr && known->state == NUD_FAILED;
+  set_mac(pod.gateway_mac, resolved ? known->mac.value_or(MacAddress{}) : MacAddress{});
+  const bool silent = failed || (was_silent && !resolved);
+  pod.flags = static_cast<__u8>(silent ? pod.flags | PDL_POD_GATEWAY_SILENT : pod.flags & ~PDL_POD_GATEWAY_SILENT);
+}
+
+void note_silent(SilentGateways& silent, const pdl_pod& pod) {
+  const std::optional<IpAddress> gateway = pod_gateway(pod);
+  if (gateway && is_silent(pod)) silent.emplace(static_cast<int>(pod.home), *gateway);
+}
+
+// Whether another entry of the address stood for the same gateway on the same uplink.
+bool same_gateway(const pdl_pod& one, const pdl_pod& other) {
+  return one.home == other.home && pod_gateway(one) == pod_gateway(other);
 }
 
 // What the ready records of living pods want, by address.
@@ -107,13 +131,6 @@ const DesiredUplink* uplink_of(const Desired& desired, const RecordAddress& addr
   return with_mac == 1 ? by_mac : by_name;
 }
 
-std::optional<MacAddress> gateway_mac(const Snapshot& snapshot, int link, const IpAddress& gateway) {
-  for (const Neighbour& one : snapshot.neighbours) {
-    if (one.link == link && one.address == gateway && (one.state & resolved_states) != 0) return one.mac;
-  }
-  return std::nullopt;
-}
-
 std::optional<pdl_pod> entry_of(const Record& record, const RecordAddress& address, const Desired& desired,
                                 const Snapshot& snapshot, const pdl_pod* present) {
   if (address.uplink_name.empty() || !address.gateway) return std::nullopt;
@@ -127,11 +144,11 @@ std::optional<pdl_pod> entry_of(const Record& record, const RecordAddress& addre
   // A vanished uplink has no MTU; the last one known is as good as any, since nothing leaves by it.
   if (pod.mtu == 0) pod.mtu = present != nullptr && present->mtu != 0 ? present->mtu : record.mtu;
   set_pod_gateway(pod, address.gateway);
-  set_gateway_mac(pod, snapshot);
   set_mac(pod.pod_mac, record.pod_mac);
   pod.prefix_len = static_cast<__u8>(address.address.length());
   pod.mode = record.mode;
   pod.flags = address.on_link ? PDL_POD_ON_LINK : 0;
+  set_gateway_state(pod, snapshot, present != nullptr && is_silent(*present) && same_gateway(pod, *present));
   return pod;
 }
 
@@ -150,6 +167,7 @@ Result<PodRepairs> reconcile_pods(Netlink& netlink, const Tables& tables, const 
                   hash_text(entry.owner));
       continue;
     }
+    note_silent(repairs.silent, entry);
     if (current != nullptr && !differs(*current, entry)) continue;
     PDL_TRY(tables.pods.put(address, entry));
     ++(current == nullptr ? repairs.made : repairs.changed);
@@ -169,7 +187,8 @@ Result<PodRepairs> refresh_pods(const Tables& tables, const Desired& desired, co
     pdl_pod fresh = pod;
     const DesiredUplink* uplink = desired.find(static_cast<int>(pod.home));
     if (uplink != nullptr && uplink->present) fresh.mtu = uplink->value.mtu;
-    set_gateway_mac(fresh, snapshot);
+    set_gateway_state(fresh, snapshot, is_silent(pod));
+    note_silent(repairs.silent, fresh);
     if (!differs(pod, fresh)) continue;
     PDL_TRY(tables.pods.put(address, fresh, bpf::Update::replace));
     ++repairs.changed;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,9 +21,6 @@ namespace poduplink {
 // The uplink of one of a record's addresses: by MAC and name, by MAC alone where only one has it, by name.
 const DesiredUplink* uplink_of(const Desired& desired, const RecordAddress& address);
 
-// The MAC of a gateway as the kernel's neighbour table has it; nothing while it is unresolved.
-std::optional<MacAddress> gateway_mac(const Snapshot& snapshot, int link, const IpAddress& gateway);
-
 // The entry that a ready record wants for one of its addresses. Nothing for an address without an uplink.
 // `present` gives what cannot be known while the uplink is missing.
 std::optional<pdl_pod> entry_of(const Record& record, const RecordAddress& address, const Desired& desired,
@@ -32,10 +30,14 @@ std::optional<pdl_pod> entry_of(const Record& record, const RecordAddress& addre
 using PodEntries = std::vector<std::pair<IpAddress, pdl_pod>>;
 bool same_entries(const PodEntries& one, const PodEntries& other);
 
+// Gateways of pods that do not answer, each with its uplink's index.
+using SilentGateways = std::set<std::pair<int, IpAddress>>;
+
 struct PodRepairs {
   unsigned made = 0;
   unsigned changed = 0;
   unsigned erased = 0;
+  SilentGateways silent;  // of all entries as they are now
 
   [[nodiscard]] bool any() const { return made + changed + erased != 0; }
 };
@@ -47,7 +49,7 @@ Result<PodRepairs> reconcile_pods(Netlink& netlink, const Tables& tables, const 
                                   const Records& records, const Desired& desired, const Snapshot& snapshot,
                                   const PodVeths& known);
 
-// Gateway MACs and MTUs alone, without reading a record. The caller holds GlobalLock.
+// What is known of gateways, and MTUs, alone, without reading a record. The caller holds GlobalLock.
 Result<PodRepairs> refresh_pods(const Tables& tables, const Desired& desired, const Snapshot& snapshot);
 
 }  // namespace poduplink

@@ -19,6 +19,16 @@ std::vector<std::string> service_warnings(const AgentConfig& config, std::option
                 *service_host)};
 }
 
+std::vector<std::string> gateway_warnings(const SilentGateways& silent, const Desired& desired) {
+  std::vector<std::string> warnings;
+  for (const auto& [link, gateway] : silent) {
+    const DesiredUplink* uplink = desired.find(link);
+    warnings.push_back(formatted("gateway {} does not answer on {}: what pods send by it is lost", gateway.text(),
+                                 uplink != nullptr ? uplink->name() : std::to_string(link)));
+  }
+  return warnings;
+}
+
 std::vector<std::string> forwarding_warnings() {
   std::vector<std::string> warnings;
   for (const char* setting : {"ipv4/ip_forward", "ipv6/conf/all/forwarding"}) {

@@ -63,7 +63,8 @@ PDL_BYTE_ENUM(pdl_mode) {
 };
 
 /* pdl_pod.flags */
-#define PDL_POD_ON_LINK 0x01 /* destinations in the pod's own subnet are next hops themselves */
+#define PDL_POD_ON_LINK 0x01        /* destinations in the pod's own subnet are next hops themselves */
+#define PDL_POD_GATEWAY_SILENT 0x02 /* the gateway did not answer when the kernel last asked for its MAC */
 
 /* What is known of one pod address. Written by the plugin; the agent keeps home, MACs and mtu true. */
 struct pdl_pod {
@@ -175,6 +176,7 @@ struct pdl_exempt {
 	X(spoofed, "dropped: source address is not the pod's, or a router advertisement or redirect")        \
 	X(uplink_down, "dropped: home uplink is missing, down or without next hop")                          \
 	X(uplink_down_stack, "to the stack: home uplink is missing or down, whenDown is stack")              \
+	X(gateway_silent, "sent out of the home uplink, whose gateway does not answer: lost unless it comes back") \
 	X(too_big, "larger than the home's MTU: dropped, or to the stack to be fragmented")                  \
 	X(ttl, "to the stack: TTL or hop limit is used up")                                                  \
 	X(local_pod, "to the stack: for a pod of this node that cannot be reached directly")                 \
@@ -215,6 +217,7 @@ struct pdl_exempt {
 	X(late_node, "the node's packet moved to the uplink its source address belongs to")                  \
 	X(late_uplink_down, "dropped: home uplink is missing or down")                                       \
 	X(late_uplink_down_stack, "passed: home uplink is missing or down, whenDown is stack")               \
+	X(late_gateway_silent, "moved to the pod's home uplink, whose gateway does not answer")              \
 	X(late_too_big, "dropped: larger than the home's MTU")
 
 enum pdl_verdict {
@@ -268,7 +271,7 @@ PDL_ASSERT(sizeof(struct pdl_uplink_stats) == 56, "struct pdl_uplink_stats");
 
 /* ---- events ------------------------------------------------------------------------------- */
 
-/* A sampled drop. IPv4 addresses stand in the first four octets. Ports are 0 where there are none. */
+/* A sampled drop, or a packet for a gateway that does not answer. IPv4 addresses stand in the first four octets. Ports are 0 where there are none. */
 struct pdl_event {
 	__u64 time_ns;  /* CLOCK_MONOTONIC, ns */
 	__u32 ifindex;  /* where the program ran */

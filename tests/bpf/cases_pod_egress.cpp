@@ -22,6 +22,9 @@ class Table {
   void redirected(const std::string& name, const Octets& frame, const IpAddress& next_hop, unsigned gso_size = 0) {
     add(name, frame, PDL_VERDICT_redirected, Fate::uplink, kUplink1, next_hop, gso_size);
   }
+  void sent_in_vain(const std::string& name, const Octets& frame) {
+    add(name, frame, PDL_VERDICT_gateway_silent, Fate::uplink, kUplink1, a.pod_gateway);
+  }
 
   // Too big, and the sender hears of it.
   void told(const std::string& name, const Octets& frame, unsigned gso_size = 0) {
@@ -84,6 +87,9 @@ void add_homes(Table& t) {
   t.add("home down, whenDown stack", t.udp_from(a.down_stack), PDL_VERDICT_uplink_down_stack);
   t.add("no home", t.udp_from(a.homeless), PDL_VERDICT_uplink_down, Fate::drop);
   t.add("home is not in the map", t.udp_from(a.absent), PDL_VERDICT_uplink_down, Fate::drop);
+  t.sent_in_vain("the gateway does not answer", t.udp_from(a.silent));
+  t.redirected("past a gateway that does not answer",
+               from_pod() + std::vector<Layer>{Ip{a.silent, a.on_link}, Udp{1000, 53}, Raw{20}}, a.on_link);
   t.add("a transit device is no home", t.udp_from(a.on_transit), PDL_VERDICT_uplink_down, Fate::drop);
 }
 

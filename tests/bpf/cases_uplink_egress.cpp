@@ -71,6 +71,10 @@ void add_pods(Table& t) {
   // A frame that the stack addressed to a group's MAC must be steered all the same.
   t.steered("to a group's MAC", t.udp(a.pod, a.outside), a.pod_gateway);
   t.cases.back().input.frame.at(0) = 0x03;
+  t.steered("the gateway does not answer", t.udp(a.silent, a.outside), a.pod_gateway, PDL_VERDICT_late_gateway_silent);
+  t.steered("the same in netfilter mode", t.udp(a.netfilter_silent, a.outside), a.pod_gateway,
+            PDL_VERDICT_late_gateway_silent);
+  t.steered("past a gateway that does not answer", t.udp(a.silent, a.on_link), a.on_link);
 
   t.add("home down", t.udp(a.down, a.outside), PDL_VERDICT_late_uplink_down, Fate::drop);
   t.add("no home", t.udp(a.homeless, a.outside), PDL_VERDICT_late_uplink_down, Fate::drop);

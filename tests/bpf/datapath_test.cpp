@@ -208,10 +208,9 @@ TEST_CASE("an uplink's counters tell what left and arrived") {
   CHECK(other.out_redirects == 0);
 }
 
-TEST_CASE("a drop is told with its addresses and ports, and no more than the limit") {
-  need_root();
-  const Datapath datapath({}, false);
-  const Addresses& a = addresses(Family::v6);
+namespace {
+
+std::vector<pdl_event> events_of(const Datapath& datapath) {
   std::vector<pdl_event> events;
   ring_buffer* ring = ring_buffer__new(
       datapath.map_fd("events"),
@@ -225,12 +224,46 @@ TEST_CASE("a drop is told with its addresses and ports, and no more than the lim
       },
       &events, nullptr);
   REQUIRE(ring != nullptr);
+  ring_buffer__consume(ring);
+  ring_buffer__free(ring);
+  return events;
+}
+
+}  // namespace
+
+TEST_CASE("a packet for a gateway that does not answer is told as well") {
+  need_root();
+  const Addresses& a = addresses(Family::v4);
+  const std::vector<Layer> layers{Ip{a.silent, a.outside}, Udp{1000, 53}};
+  for (const Input& input :
+       {Input{.program = Program::pod_egress, .ifindex = kVethA, .frame = from_pod() + layers},
+        Input{.program = Program::uplink_egress, .ifindex = kUplink2, .frame = on_wire() + layers}}) {
+    const Datapath datapath({}, false);
+    (void)datapath.run(input);
+    const std::vector<pdl_event> events = events_of(datapath);
+    REQUIRE(events.size() == 1);
+    const pdl_event& event = events.front();
+    CHECK(event.verdict ==
+          (input.program == Program::pod_egress ? PDL_VERDICT_gateway_silent : PDL_VERDICT_late_gateway_silent));
+    CHECK(event.ifindex == input.ifindex);
+    CHECK(event.sport == 1000);
+    CHECK(event.dport == 53);
+    CHECK(std::equal(event.src, event.src + 4, a.silent.octets().begin()));
+    CHECK(std::equal(event.dst, event.dst + 4, a.outside.octets().begin()));
+    const pdl_uplink_stats stats = datapath.stats(kUplink1);
+    CHECK(stats.out_redirects + stats.late_redirects == 1);
+  }
+}
+
+TEST_CASE("a drop is told with its addresses and ports, and no more than the limit") {
+  need_root();
+  const Datapath datapath({}, false);
+  const Addresses& a = addresses(Family::v6);
   const Input input{.program = Program::pod_egress,
                     .ifindex = kVethA,
                     .frame = from_pod() + std::vector<Layer>{Ip{a.other, a.outside}, Udp{1000, 53}}};
   for (int i = 0; i < 300; ++i) (void)datapath.run(input);
-  ring_buffer__consume(ring);
-  ring_buffer__free(ring);
+  const std::vector<pdl_event> events = events_of(datapath);
 
   CHECK(datapath.verdicts().spoofed == 300);
   REQUIRE_FALSE(events.empty());

@@ -95,11 +95,12 @@ Decision out_of_home(const Skb& skb, const Packet& packet, const State& state, c
   const auto hop = next_hop(pod, packet.src, packet.dst);
   if (home == nullptr || is_down(*home) || !hop) return dropped(PDL_VERDICT_uplink_down);
   if (is_too_big(skb, packet, *home)) return too_big_for_home(skb, packet, *home);
-  Decision decision{.verdict = PDL_VERDICT_redirected,
-                    .ending = Ending::redirect_neigh,
-                    .target = pod.home,
-                    .next_hop = hop,
-                    .frame = skb.frame};
+  Decision decision{
+      .verdict = is_gateway_silent(pod, packet.src, packet.dst) ? PDL_VERDICT_gateway_silent : PDL_VERDICT_redirected,
+      .ending = Ending::redirect_neigh,
+      .target = pod.home,
+      .next_hop = hop,
+      .frame = skb.frame};
   count_down(decision.frame, packet);
   return decision;
 }
@@ -263,8 +264,9 @@ Decision uplink_egress(const Skb& skb, const State& state) {
     return decision;
   }
   if (is_exception(state, subject(state, packet.src, *pod), packet.dst)) return to_stack(PDL_VERDICT_late_passed, skb);
+  const bool silent = is_gateway_silent(*pod, packet.src, packet.dst);
   return steered(skb, packet,
-                 {.verdict = PDL_VERDICT_late_redirected,
+                 {.verdict = silent ? PDL_VERDICT_late_gateway_silent : PDL_VERDICT_late_redirected,
                   .ifindex = pod->home,
                   .target = home_of(state, *pod),
                   .next_hop = next_hop(*pod, packet.src, packet.dst)});
@@ -293,9 +295,11 @@ void count(Program program, const Skb& skb, const Decision& decision, Stats& sta
   }
   switch (decision.verdict) {
     case PDL_VERDICT_redirected:
+    case PDL_VERDICT_gateway_silent:
       stats[decision.target].out_redirects += 1;
       break;
     case PDL_VERDICT_late_redirected:
+    case PDL_VERDICT_late_gateway_silent:
     case PDL_VERDICT_late_node:
       stats[decision.target].late_redirects += 1;
       break;

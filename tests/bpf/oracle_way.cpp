@@ -69,6 +69,11 @@ std::optional<std::size_t> segment_octets(const Skb& skb, const Packet& packet) 
   return skb.gso_size + headers + transport;
 }
 
+// By the flag on_link, in the pod's own subnet.
+bool is_own_next_hop(const pdl_pod& pod, const IpAddress& self, const IpAddress& destination) {
+  return (pod.flags & PDL_POD_ON_LINK) != 0 && Prefix(self, pod.prefix_len).contains(destination);
+}
+
 }  // namespace
 
 const pdl_pod* pod_of(const State& state, const IpAddress& address) {
@@ -142,8 +147,12 @@ WayResult way(const State& state, Direction direction, const Octets& frame, cons
 }
 
 std::optional<IpAddress> next_hop(const pdl_pod& pod, const IpAddress& self, const IpAddress& destination) {
-  if ((pod.flags & PDL_POD_ON_LINK) != 0 && Prefix(self, pod.prefix_len).contains(destination)) return destination;
+  if (is_own_next_hop(pod, self, destination)) return destination;
   return gateway(pod.gateway4, pod.gateway6, destination.family());
+}
+
+bool is_gateway_silent(const pdl_pod& pod, const IpAddress& self, const IpAddress& destination) {
+  return (pod.flags & PDL_POD_GATEWAY_SILENT) != 0 && !is_own_next_hop(pod, self, destination);
 }
 
 std::optional<IpAddress> next_hop(const pdl_node& node, const IpAddress& self, const IpAddress& destination) {

@@ -47,6 +47,8 @@ WayResult way(const State& state, Direction direction, const Octets& frame, cons
 
 std::optional<IpAddress> next_hop(const pdl_pod& pod, const IpAddress& self, const IpAddress& destination);
 std::optional<IpAddress> next_hop(const pdl_node& node, const IpAddress& self, const IpAddress& destination);
+// Whether a pod's next hop is a gateway that does not answer.
+bool is_gateway_silent(const pdl_pod& pod, const IpAddress& self, const IpAddress& destination);
 
 // ---- size ----
 

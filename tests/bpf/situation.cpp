@@ -61,7 +61,7 @@ using enum Net;
 void add_pod_egress(Possible& p) {
   using enum PodMode;
   p.add({PDL_VERDICT_redirected, PDL_VERDICT_to_pod, PDL_VERDICT_uplink_down, PDL_VERDICT_uplink_down_stack,
-         PDL_VERDICT_ttl, PDL_VERDICT_local_pod},
+         PDL_VERDICT_gateway_silent, PDL_VERDICT_ttl, PDL_VERDICT_local_pod},
         {v4, v6}, {fast});
   p.add({PDL_VERDICT_neighbour}, {v4, v6}, {PodMode::none});
   p.add({PDL_VERDICT_not_ip}, {Net::none, v4}, {PodMode::none});
@@ -101,7 +101,8 @@ void add_uplink_ingress(Possible& p) {
 void add_uplink_egress(Possible& p) {
   using enum PodMode;
   p.add({PDL_VERDICT_late_passed}, {Net::none, v4, v6}, {PodMode::none});
-  p.add({PDL_VERDICT_late_passed, PDL_VERDICT_late_redirected}, {v4, v6}, {fast, netfilter});
+  p.add({PDL_VERDICT_late_passed, PDL_VERDICT_late_redirected, PDL_VERDICT_late_gateway_silent}, {v4, v6},
+        {fast, netfilter});
   p.add({PDL_VERDICT_late_node}, {v4, v6}, {PodMode::none});
   // Without a pod: the node's own packets.
   p.add({PDL_VERDICT_late_uplink_down, PDL_VERDICT_late_uplink_down_stack, PDL_VERDICT_late_too_big}, {v4, v6},

@@ -103,6 +103,8 @@ const Addresses& addresses(Family family) {
                             .on_transit = ip("10.7.0.5"),
                             .netfilter_down = ip("10.3.0.6"),
                             .netfilter_down_stack = ip("10.4.0.6"),
+                            .silent = ip("10.1.0.90"),
+                            .netfilter_silent = ip("10.1.0.91"),
                             .node = ip("10.1.0.10"),
                             .other_node = ip("10.2.0.10"),
                             .down_node = ip("10.3.0.10"),
@@ -130,6 +132,8 @@ const Addresses& addresses(Family family) {
                             .on_transit = ip("fd00:7::5"),
                             .netfilter_down = ip("fd00:3::6"),
                             .netfilter_down_stack = ip("fd00:4::6"),
+                            .silent = ip("fd00:1::90"),
+                            .netfilter_silent = ip("fd00:1::91"),
                             .node = ip("fd00:1::10"),
                             .other_node = ip("fd00:2::10"),
                             .down_node = ip("fd00:3::10"),
@@ -230,7 +234,8 @@ void Datapath::put(const PodSpec& spec) const {
   set(pod.pod_mac, pod_mac(spec.veth).octets());
   pod.prefix_len = static_cast<__u8>(spec.prefix_len.value_or(default_prefix(spec.address)));
   pod.mode = spec.mode;
-  pod.flags = spec.on_link ? PDL_POD_ON_LINK : 0;
+  pod.flags =
+      static_cast<__u8>((spec.on_link ? PDL_POD_ON_LINK : 0) | (spec.gateway_silent ? PDL_POD_GATEWAY_SILENT : 0));
   put_raw(family_map("pods", spec.address.family()), spec.address.octets().data(), &pod);
 }
 
@@ -287,6 +292,15 @@ void Datapath::fill() const {
     put(PodSpec{a.on_transit, kVethA, kTransit, a.pod_gateway});
     put(PodSpec{a.netfilter_down, kVethN, kDown, a.pod_gateway, true, PDL_MODE_NETFILTER});
     put(PodSpec{a.netfilter_down_stack, kVethN, kDownStack, a.pod_gateway, true, PDL_MODE_NETFILTER});
+    for (const auto& [address, veth, mode] :
+         {std::tuple{a.silent, kVethA, PDL_MODE_FAST}, std::tuple{a.netfilter_silent, kVethN, PDL_MODE_NETFILTER}}) {
+      put(PodSpec{.address = address,
+                  .veth = veth,
+                  .home = kUplink1,
+                  .gateway = a.pod_gateway,
+                  .mode = mode,
+                  .gateway_silent = true});
+    }
     put(NodeSpec{a.down_node, kDown, a.pod_gateway});
     put(NodeSpec{a.down_stack_node, kDownStack, a.pod_gateway});
     put(NodeSpec{a.node, kUplink1, a.pod_gateway});

@@ -47,6 +47,7 @@ struct Addresses {
   IpAddress netfilter;                                       // N
   IpAddress down, down_stack, homeless, absent, on_transit;  // on A's veth, by their homes
   IpAddress netfilter_down, netfilter_down_stack;            // on N's veth, by their homes
+  IpAddress silent, netfilter_silent;                        // on A's and N's veth: the gateway does not answer
   IpAddress node, other_node;                                // the node's on uplink 1 and uplink 2
   IpAddress down_node, down_stack_node;                      // the node's on uplinks that are down
   IpAddress docker_node;                                     // the node's on a device that is no uplink
@@ -108,6 +109,7 @@ struct PodSpec {
   bool on_link = true;
   pdl_mode mode = PDL_MODE_FAST;
   std::optional<unsigned> prefix_len;  // of the subnet: 16 or 64 where nothing else is said
+  bool gateway_silent = false;
 };
 
 struct NodeSpec {

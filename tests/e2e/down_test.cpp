@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "maps/agent_state.h"
 #include "tests/e2e/steps.h"
 #include "tests/harness/conversation.h"
 #include "tests/harness/event_reader.h"
@@ -102,8 +103,8 @@ bool told(EventReader& events, const std::function<void()>& send, const std::fun
   });
 }
 
-// Each drop is told: by the program that made it, where, with the packet's own ends.
-void drops_are_told(const DownLab& down, EventReader& events) {
+// Each is told: by the program whose verdict it is, where, with the packet's own ends.
+void losses_are_told(const DownLab& down, EventReader& events, pdl_verdict at_veth, pdl_verdict late) {
   for (const Pod* pod : {&down.fast, &down.netfilter}) {
     for (const Family family : families) {
       INFO(pod->name << ' ' << address_of(*pod, family).text());
@@ -119,10 +120,9 @@ void drops_are_told(const DownLab& down, EventReader& events) {
       const bool fast = pod == &down.fast;
       const auto send = [&] { send_all(*pod, family); };
       CHECK(told(events, send,
-                 event_of(fast ? PDL_VERDICT_uplink_down : PDL_VERDICT_late_uplink_down,
-                          fast ? pod->host_veth : std::string("eth1"), {self, 5000}, Outside::echo(family))));
-      CHECK(told(events, send,
-                 event_of(PDL_VERDICT_late_uplink_down, "eth1", {self, 5001}, {server_address(family), server_port})));
+                 event_of(fast ? at_veth : late, fast ? pod->host_veth : std::string("eth1"), {self, 5000},
+                          Outside::echo(family))));
+      CHECK(told(events, send, event_of(late, "eth1", {self, 5001}, {server_address(family), server_port})));
     }
   }
 }
@@ -173,7 +173,7 @@ TEST_CASE(
     CHECK(eventually([&] { return verdicts().late_uplink_down == 12; }));
     CHECK(verdicts().uplink_down == 4);
     CHECK(verdicts().redirected + verdicts().late_redirected == 0);
-    drops_are_told(down, events);
+    losses_are_told(down, events, PDL_VERDICT_uplink_down, PDL_VERDICT_late_uplink_down);
 
     // What the node owns goes on: a NodePort by the primary.
     const EchoServer in_pod = echo_in(down.fast, server_port);
@@ -229,11 +229,30 @@ TEST_CASE("whenDown stack: with its home down, a pod's packets take the host's o
   REQUIRE_CLOSED(lab);
 }
 
-TEST_CASE(
-    "A silent gateway: packets are redirected and wait in vain, none leaves by another uplink, and counters show it") {
+// Whether every entry of the two pods says that its gateway does not answer.
+bool gateways_are_silent(const DownLab& down, bool silent) {
+  const Tables tables = value_of(down.lab->tables());
+  for (const Pod* pod : {&down.fast, &down.netfilter}) {
+    for (const Family family : families) {
+      const auto entry = value_of(tables.pods.find(address_of(*pod, family)));
+      if (!entry || ((entry->flags & PDL_POD_GATEWAY_SILENT) != 0) != silent) return false;
+    }
+  }
+  return true;
+}
+
+std::string warnings_of(const Lab& lab) {
+  const auto state = value_of(load_agent_state(lab.run_dir()));
+  std::string text;
+  for (const std::string& warning : state ? state->warnings : std::vector<std::string>()) text += warning + "\n";
+  return text;
+}
+
+TEST_CASE("A silent gateway: nothing leaves by another uplink, and what is sent in vain is counted and told") {
   const DownLab down("drop");
   Lab& lab = *down.lab;
   const Outside outside = value_of(Outside::watch(lab));
+  EventReader events = value_of(EventReader::open(lab));
   value_of(lab.gateway(2).nft(R"(table netdev silent {
   chain deaf {
     type filter hook ingress device "eth0" priority 0
@@ -242,27 +261,52 @@ TEST_CASE(
   }
 })"));
   value_of(lab.node().run_ok({"ip", "neighbour", "flush", "all"}));
-  const VerdictsSince verdicts(lab);
   const pdl_uplink_stats before = uplink_stats(lab, 2);
+  {
+    // The first ones: the kernel asks and waits.
+    const VerdictsSince verdicts(lab);
+    send_all(down);
+    INFO(verdicts.text());
+    CHECK(eventually([&] { return verdicts().late_redirected == 16; }));
+    CHECK(verdicts().redirected == 4);
+  }
+  REQUIRE(eventually([&] { return gateways_are_silent(down, true); }, std::chrono::seconds(20)));
+  CHECK(eventually(
+      [&] { return warnings_of(lab).find("gateway 10.2.0.1 does not answer on eth2") != std::string::npos; }));
+  const VerdictsSince verdicts(lab);
   send_all(down);
   INFO(verdicts.text());
-  CHECK(eventually([&] { return verdicts().late_redirected == 16; }));
-  CHECK(verdicts().redirected == 4);
+  CHECK(eventually([&] { return verdicts().late_gateway_silent == 16; }));
+  CHECK(verdicts().gateway_silent == 4);
+  CHECK(verdicts().redirected + verdicts().late_redirected == 0);
   const pdl_uplink_stats after = uplink_stats(lab, 2);
-  CHECK(after.out_redirects - before.out_redirects == 4);
-  CHECK(after.late_redirects - before.late_redirects == 16);
+  CHECK(after.out_redirects - before.out_redirects == 8);
+  CHECK(after.late_redirects - before.late_redirects == 32);
   // Sent to the uplink, and not gone out of it.
   CHECK(after.out_packets == before.out_packets);
+  losses_are_told(down, events, PDL_VERDICT_gateway_silent, PDL_VERDICT_late_gateway_silent);
   for (const Pod* pod : {&down.fast, &down.netfilter}) stays_inside(*pod, outside);
 
+  // It comes back: what the pods send makes the kernel ask again.
   value_of(lab.gateway(2).nft("delete table netdev silent"));
-  value_of(lab.node().run_ok({"ip", "neighbour", "flush", "all"}));
+  CHECK(eventually([&] {
+    send_all(down);
+    return gateways_are_silent(down, false);
+  }));
+  CHECK(eventually([&] { return warnings_of(lab).empty(); }));
   for (const Pod* pod : {&down.fast, &down.netfilter}) {
     for (const Family family : families) {
       talk(*pod->space, Outside::echo(family));
       CHECK_THAT(lines_of(outside.faults_from(address_of(*pod, family), lab.uplink(2))), Equals(""));
     }
   }
+  const VerdictsSince again(lab);
+  send_all(down);
+  // More than were sent: servers answer by now, and the pods refuse what they did not wait for.
+  CHECK(eventually([&] { return again().late_redirected >= 16; }));
+  INFO(again.text());
+  CHECK(again().redirected >= 4);
+  CHECK(again().gateway_silent + again().late_gateway_silent == 0);
   REQUIRE_CLOSED(lab);
 }
 
