@@ -37,7 +37,7 @@ class ClientNode {
   [[nodiscard]] std::string net_d() const { return folder("net.d"); }
   // Where the plugins are, from left to right.
   [[nodiscard]] std::vector<std::string> plugin_folders() const;
-  // Folder with a file system of busybox.
+  // Folder with a file system of busybox; /bin/idle in it does nothing for long enough.
   [[nodiscard]] std::string image_folder() const { return folder("image"); }
   // Absolute path in every cgroup hierarchy.
   [[nodiscard]] std::string cgroup() const;

@@ -44,7 +44,7 @@ class Libcni {
   }
 
   Pod pod_of(const Namespace& container, const std::string& if_name = "eth0") {
-    Background sleeper =
+    const Background sleeper =
         value_of(Background::start({.argv = {"sleep", "60"}, .netns_fd = container.fd()}, node_.folder("sleeper.log")));
     return node_.pod_of(sleeper.pid(), if_name);
   }
