@@ -152,13 +152,15 @@ bool is_exempt(const AgentConfig& config, const IpAddress& address) {
   });
 }
 
-pdl_node make_node(const Desired& desired, const InterfaceAddress& address) {
+pdl_node make_node(const Desired& desired, const Snapshot& snapshot, const InterfaceAddress& address) {
   pdl_node node{};
   node.ifindex = static_cast<__u32>(address.link);
   node.prefix_len = static_cast<__u8>(address.prefix.length());
   const DesiredUplink* uplink = desired.find(address.link);
   if (uplink == nullptr || !uplink->is_home()) return node;
-  const IpAddress gateway4 = IpAddress::v4(uplink->value.gateway4);
+  IpAddress gateway4 = IpAddress::v4(uplink->value.gateway4);
+  if (gateway4.is_unspecified() && (uplink->value.flags & PDL_UPLINK_DISCOVERED) != 0)
+    gateway4 = inferred_gateway(snapshot, address.prefix).value_or(gateway4);
   if (address.prefix.family() == Family::v4 && !gateway4.is_unspecified()) {
     copy_octets(node.gateway4, gateway4);
   } else {
@@ -182,7 +184,7 @@ void add_nodes(Desired& desired, const AgentConfig& config, const Snapshot& snap
     if (!is_node_address(own) || is_exempt(config, own)) continue;
     const auto present = desired.nodes.find(own);
     if (present != desired.nodes.end() && !takes_precedence(desired, address.link, present->second.ifindex)) continue;
-    desired.nodes[own] = make_node(desired, address);
+    desired.nodes[own] = make_node(desired, snapshot, address);
   }
   std::size_t v4 = 0;
   std::size_t v6 = 0;

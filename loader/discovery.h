@@ -35,6 +35,13 @@ std::optional<int> primary_link(const Snapshot& snapshot);
 // The gateway of a link's own default route of one family, the one with the lowest metric.
 std::optional<IpAddress> default_gateway(const Snapshot& snapshot, int link, Family family);
 
+// Why this can be no uplink that nobody listed, up or not; empty: it can.
+std::string why_no_candidate(const Snapshot& snapshot, const Link& link);
+
+// The gateway of an IPv4 subnet on a discovered uplink without a default route of its own: the primary's where that has
+// the same subnet, else the subnet's first address where that is nobody's here. As the plugin does for pods.
+std::optional<IpAddress> inferred_gateway(const Snapshot& snapshot, const Prefix& subnet);
+
 Discovery discover_uplinks(const Snapshot& snapshot);
 
 }  // namespace poduplink

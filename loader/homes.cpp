@@ -52,11 +52,11 @@ std::string why_no_uplink(const Snapshot& snapshot, const Link& link) {
          ", which would be the uplink";
 }
 
-std::string why_strict(const Snapshot& snapshot, const Link& link, const UplinkConfig& config) {
-  const auto found = snapshot.rp_filter.find(link.index);
-  if (found == snapshot.rp_filter.end() || found->second != 1 || config.manage_rp_filter) return {};
-  return "has strict rp_filter (1), which drops the answers of flows that the host NATs; set it to 2, or "
-         "'manageRpFilter' to true";
+std::string why_strict(const Snapshot& snapshot, const Home& home) {
+  const auto found = snapshot.rp_filter.find(home.link->index);
+  if (found == snapshot.rp_filter.end() || found->second != 1 || home.config.manage_rp_filter) return {};
+  return formatted("has strict rp_filter (1), which drops the answers of flows that the host NATs; set it to 2, or {}",
+                   home.discovered ? "list it in 'uplinks' with 'manageRpFilter'" : "'manageRpFilter' to true");
 }
 
 void refuse(Home& home, std::string problem) {
@@ -69,7 +69,7 @@ void accept_or_refuse(Home& home, const Snapshot& snapshot) {
   if (home.link == nullptr) return;
   home.known = KnownUplink{home.link->name, home.link->mac.value_or(MacAddress{}), home.link->index};
   std::string problem = why_no_uplink(snapshot, *home.link);
-  if (problem.empty()) problem = why_strict(snapshot, *home.link, home.config);
+  if (problem.empty()) problem = why_strict(snapshot, home);
   if (!problem.empty()) refuse(home, std::move(problem));
 }
 
@@ -116,21 +116,49 @@ std::vector<Home> configured_homes(const AgentConfig& config, const Snapshot& sn
 
 std::string discovered_label(const MacAddress& mac) { return "discovered " + mac.text(); }
 
+// Of interfaces with one MAC only one could be found again by it: the one that is known already, else the first.
+void refuse_equal_macs(Discovery& discovery, const Snapshot& snapshot, const UplinkMemory& memory) {
+  std::map<MacAddress, const Link*> bearers;
+  for (const ChosenUplink& chosen : discovery.chosen) {
+    const Link* link = snapshot.find(chosen.link);
+    const Link*& bearer = bearers[*link->mac];
+    const auto known = memory.find(discovered_label(*link->mac));
+    if (bearer == nullptr || (known != memory.end() && known->second.index == link->index)) bearer = link;
+  }
+  std::erase_if(discovery.chosen, [&](const ChosenUplink& chosen) {
+    const MacAddress mac = *snapshot.find(chosen.link)->mac;
+    const Link* bearer = bearers.at(mac);
+    if (bearer->index == chosen.link) return false;
+    discovery.refused.push_back({chosen.link, formatted("has the MAC {} of uplink {}; list both by name in 'uplinks'",
+                                                        mac.text(), bearer->name)});
+    return true;
+  });
+}
+
 // An uplink that went down has lost the routes by which it was discovered: once found, it stays one.
 void add_remembered(std::vector<Home>& homes, const Snapshot& snapshot, const UplinkMemory& memory,
                     std::set<int>& taken) {
   for (const auto& [label, known] : memory) {
-    if (!label.starts_with("discovered ")) continue;
+    // A bond that was made since has the MAC, and by that the label, of its first slave.
+    if (!label.starts_with("discovered ") || std::ranges::find(homes, label, &Home::label) != homes.end()) continue;
     Home home;
     home.label = label;
     home.discovered = true;
     home.known = known;
     home.how = "discovered before";
     home.link = find_remembered(snapshot, known);
-    if (home.link != nullptr && taken.contains(home.link->index)) continue;
-    if (home.link == nullptr) home.problem = "not found";
-    accept_or_refuse(home, snapshot);
-    if (home.link != nullptr) taken.insert(home.link->index);
+    std::string reason = home.link == nullptr ? "" : why_no_candidate(snapshot, *home.link);
+    // Something else with its MAC or name: a tap, or the slave of a bond that was deleted.
+    if (!reason.empty() && home.link->index != known.index) home.link = nullptr;
+    if (home.link == nullptr) {
+      home.problem = "not found";
+    } else if (!taken.insert(home.link->index).second) {
+      continue;
+    } else if (!reason.empty()) {
+      refuse(home, std::move(reason));
+    } else {
+      accept_or_refuse(home, snapshot);
+    }
     homes.push_back(std::move(home));
   }
 }
@@ -138,11 +166,12 @@ void add_remembered(std::vector<Home>& homes, const Snapshot& snapshot, const Up
 std::vector<Home> discovered_homes(const Snapshot& snapshot, const UplinkMemory& memory) {
   std::vector<Home> homes;
   std::set<int> taken;
-  const Discovery discovery = discover_uplinks(snapshot);
+  Discovery discovery = discover_uplinks(snapshot);
+  refuse_equal_macs(discovery, snapshot, memory);
   for (const ChosenUplink& chosen : discovery.chosen) {
     Home home;
     home.link = snapshot.find(chosen.link);
-    home.label = discovered_label(home.link->mac.value_or(MacAddress{}));
+    home.label = discovered_label(*home.link->mac);
     home.discovered = true;
     home.how = "discovered: " + chosen.how;
     accept_or_refuse(home, snapshot);

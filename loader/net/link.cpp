@@ -54,6 +54,7 @@ Link parse_link(const nlmsghdr* message) {
   link.parent_elsewhere = attributes.has(IFLA_LINK_NETNSID);
   link.operational_state = attributes.u8(IFLA_OPERSTATE);
   link.kind = attributes.nested(IFLA_LINKINFO).text(IFLA_INFO_KIND);
+  link.has_device = attributes.has(IFLA_PARENT_DEV_NAME);
   if (const auto mac = MacAddress::from_octets(attributes.octets(IFLA_ADDRESS))) link.mac = *mac;
   attributes.nested(IFLA_PROP_LIST).each([&](int type, std::span<const std::uint8_t> payload) {
     if (type != IFLA_ALT_IFNAME || payload.empty()) return;

@@ -21,7 +21,8 @@ struct Link {
   std::uint16_t hardware_type = 0;     // ARPHRD_*
   unsigned mtu = 0;                    // octets of layer 3
   unsigned flags = 0;                  // IFF_*
-  std::string kind;                    // "veth", "vlan" …; empty for hardware
+  std::string kind;                    // "veth", "vlan" …; empty for hardware, and for the few others without one
+  bool has_device = false;             // a device on a bus is beneath it
   int master = 0;                      // index of the bridge or bond it belongs to, 0: none
   int parent = 0;                      // IFLA_LINK: the VLAN's or macvlan's lower device, the veth's peer; 0: none
   bool parent_elsewhere = false;       // `parent` counts in another namespace

@@ -335,3 +335,72 @@ TEST_CASE("discovered uplinks are homes and stay so when they go down or come ba
   REQUIRE(back.find(11) != nullptr);
   CHECK(back.find(11)->is_home());
 }
+
+TEST_CASE("what was discovered and became a bridge's port is refused, once, and so is the bridge with its MAC") {
+  World world = node();
+  const UplinkMemory memory = make_desired(AgentConfig{}, world.snapshot, {}).memory;
+  world.snapshot.links[3].master = 5;
+  world.link(5, "br0", "bridge").mac = mac(4);
+  const Desired now = make_desired(AgentConfig{}, world.snapshot, memory);
+  CHECK(links_with(now, PDL_ROLE_HOME) == std::vector{2, 3});
+  CHECK(line(now, "eth2").reason == "belongs to br0");
+  CHECK(line(now, "br0").state == "refused");
+  CHECK(now.report.size() == 4);
+}
+
+TEST_CASE("what was discovered and went is missing, and nothing made in software takes its place by its MAC") {
+  World world = node();
+  const UplinkMemory memory = make_desired(AgentConfig{}, world.snapshot, {}).memory;
+  world.snapshot.links.erase(world.snapshot.links.begin() + 3);
+  world.link(5, "tap0", "tun").mac = mac(4);
+  const Desired now = make_desired(AgentConfig{}, world.snapshot, memory);
+  CHECK(line(now, "eth2").state == "missing");
+  CHECK(line(now, "tap0").state == "refused");
+  REQUIRE(now.find(4) != nullptr);
+  CHECK_FALSE(now.find(4)->present);
+  CHECK(now.find(5) == nullptr);
+}
+
+TEST_CASE("a bond that takes its first slave's MAC is the uplink in its place, and stays so when it goes down") {
+  World world = node();
+  const UplinkMemory memory = make_desired(AgentConfig{}, world.snapshot, {}).memory;
+  world.snapshot.links[3].master = 5;
+  world.link(5, "bond0", "bond").mac = mac(4);
+  world.address(5, "10.3.0.4/24");
+  const Desired bonded = make_desired(AgentConfig{}, world.snapshot, memory);
+  CHECK(links_with(bonded, PDL_ROLE_HOME) == std::vector{2, 3, 5});
+  CHECK(line(bonded, "eth2").reason == "belongs to bond0");
+  world.snapshot.links.back().flags = IFF_BROADCAST;
+  const Desired down = make_desired(AgentConfig{}, world.snapshot, bonded.memory);
+  CHECK(links_with(down, PDL_ROLE_HOME) == std::vector{2, 3, 5});
+  CHECK(line(down, "bond0").state == "down");
+}
+
+TEST_CASE(
+    "of discovered interfaces with one MAC the known one is the uplink, else the first, and the others are refused") {
+  World world = node();
+  world.snapshot.links[3].mac = mac(3);  // eth2 has eth1's
+  const Desired fresh = make_desired(AgentConfig{}, world.snapshot, {});
+  CHECK(links_with(fresh, PDL_ROLE_HOME) == std::vector{2, 3});
+  CHECK_THAT(line(fresh, "eth2").reason, ContainsSubstring("has the MAC 02:00:00:00:00:03 of uplink eth1"));
+  const UplinkMemory eth2_first = {{"discovered " + mac(3).text(), {"eth2", mac(3), 4}}};
+  const Desired known = make_desired(AgentConfig{}, world.snapshot, eth2_first);
+  CHECK(links_with(known, PDL_ROLE_HOME) == std::vector{2, 4});
+  CHECK_THAT(line(known, "eth1").reason, ContainsSubstring("of uplink eth2"));
+}
+
+TEST_CASE("the node's own address on a discovered uplink without a default route has the inferred gateway") {
+  const World world = node();
+  const Desired discovered = make_desired(AgentConfig{}, world.snapshot, {});
+  CHECK(IpAddress::v4(discovered.nodes.at(ip("10.2.0.4")).gateway4) == ip("10.2.0.1"));
+  CHECK(IpAddress::v4(discovered.nodes.at(ip("10.1.0.4")).gateway4) == ip("10.1.0.1"));
+  const Desired listed = make_desired(config(R"({"uplinks": [{"name": "eth1"}]})"), world.snapshot, {});
+  CHECK(IpAddress::v4(listed.nodes.at(ip("10.2.0.4")).gateway4).is_unspecified());
+}
+
+TEST_CASE("strict rp_filter on a discovered uplink is refused with what can be done") {
+  World world = node();
+  world.snapshot.rp_filter[4] = 1;
+  CHECK_THAT(line(make_desired(AgentConfig{}, world.snapshot, {}), "eth2").reason,
+             ContainsSubstring("list it in 'uplinks' with 'manageRpFilter'"));
+}

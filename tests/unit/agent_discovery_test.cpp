@@ -69,6 +69,8 @@ TEST_CASE("what is no uplink is refused with its reason, whatever its name") {
   tunnel.mac.reset();
   world.link(8, "pdl0123456789ab", "veth");
   world.link(9, "eth4").mac.reset();
+  world.link(10, "l2tpeth0").has_device = false;
+  world.address(10, "10.10.0.9/24");
   for (int link = 2; link < 6; ++link) world.address(link, "10." + std::to_string(link) + ".0.9/24");
   world.address(6, "10.6.0.1/24");  // its own address is network + 1
   const Discovery discovery = discover_uplinks(world.snapshot);
@@ -81,6 +83,7 @@ TEST_CASE("what is no uplink is refused with its reason, whatever its name") {
   CHECK_THAT(refusal(discovery, 6), ContainsSubstring("no address to infer"));
   CHECK_THAT(refusal(discovery, 7), ContainsSubstring("no Ethernet"));
   CHECK_THAT(refusal(discovery, 9), ContainsSubstring("no "));
+  CHECK_THAT(refusal(discovery, 10), ContainsSubstring("without a device"));
   CHECK(refusal(discovery, 8).empty());
   CHECK(refusal(discovery, 1).empty());
 }
@@ -92,6 +95,26 @@ TEST_CASE("a bond stands for its enslaved links") {
   world.link(4, "bond0", "bond");
   world.address(4, "10.1.0.4/24").route("0.0.0.0/0", {{4, "10.1.0.1"}});
   CHECK(links_of(discover_uplinks(world.snapshot)) == std::vector{4});
+}
+
+TEST_CASE(
+    "D71: the gateway that is inferred is the primary's in its subnet, else the first address that is nobody's here") {
+  World world;
+  world.link(2, "a");
+  world.link(3, "b");
+  world.address(2, "10.1.0.5/24").route("0.0.0.0/0", {{2, "10.1.0.254"}}).address(3, "10.3.0.1/24");
+  const auto inferred = [&](const char* subnet) {
+    const auto gateway = inferred_gateway(world.snapshot, prefix(subnet));
+    return gateway ? gateway->text() : "none";
+  };
+  CHECK(inferred("10.1.0.9/24") == "10.1.0.254");
+  CHECK(inferred("10.1.0.9/25") == "10.1.0.1");
+  CHECK(inferred("10.0.0.130/25") == "10.0.0.129");
+  CHECK(inferred("10.129.2.111/23") == "10.129.2.1");
+  for (const char* refused : {"10.3.0.9/24", "10.4.0.9/31", "10.4.0.9/32", "0.0.0.9/0", "fd00::9/64"}) {
+    CAPTURE(refused);
+    CHECK(inferred(refused) == "none");
+  }
 }
 
 TEST_CASE("no gateway is inferred for /31 and /32") {

@@ -37,6 +37,7 @@ class World {
     link.index = index;
     link.name = name;
     link.kind = kind;
+    link.has_device = kind.empty();
     link.hardware_type = ARPHRD_ETHER;
     link.mac = mac(static_cast<unsigned>(index));
     link.flags = IFF_UP | IFF_RUNNING | IFF_LOWER_UP | IFF_BROADCAST;
