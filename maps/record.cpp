@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -43,6 +45,19 @@ auto value_of(const Names& names, const std::string& text, const char* key) -> R
   return fail("{}: '{}' is unknown", key, text);
 }
 
+// A whole number as it stands there: the library would make one of 1.5, true, 1e300 and 2^32 + 1 too. Throws as at().
+Result<std::int64_t> integer_at(const Json& json, const char* key, std::int64_t max) {
+  const Json& value = json.at(key);
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max))
+    return value.get<std::int64_t>();
+  return fail("{}: {} is no number from 0 to {}", key, value.type_name(), max);
+}
+
+Result<int> index_at(const Json& json, const char* key) {
+  PDL_TRY_ASSIGN(const std::int64_t index, integer_at(json, key, std::numeric_limits<int>::max()));
+  return static_cast<int>(index);
+}
+
 Json address_json(const RecordAddress& address) {
   Json json = Json::object();
   json["address"] = address.address.text();
@@ -67,15 +82,17 @@ Result<RecordAddress> parse_address_json(const Json& json) {
   }
   if (json.contains("uplink")) {
     address.uplink_name = json["uplink"].get<std::string>();
+    if (address.uplink_name.empty()) return fail("uplink: nothing");
     PDL_TRY_ASSIGN(address.uplink_mac, MacAddress::parse(json.at("uplinkMac").get<std::string>()));
-    address.uplink_index = json.at("uplinkIndex").get<int>();
+    PDL_TRY_ASSIGN(address.uplink_index, index_at(json, "uplinkIndex"));
   }
   return address;
 }
 
 // May throw what nlohmann/json throws for absent keys and wrong types; parse_record_text catches it.
 Result<Record> parse_record_json(const Json& json) {
-  if (json.at("format").get<int>() != record_format) return fail("format {} is unknown", json["format"].dump());
+  PDL_TRY_ASSIGN(const int format, index_at(json, "format"));
+  if (format != record_format) return fail("format: {} is unknown", format);
   Record record;
   record.id = {json.at("network").get<std::string>(), json.at("containerId").get<std::string>(),
                json.at("ifName").get<std::string>()};
@@ -83,9 +100,10 @@ Result<Record> parse_record_json(const Json& json) {
   PDL_TRY_ASSIGN(record.mode, value_of(mode_names, json.at("mode").get<std::string>(), "mode"));
   record.netns = json.at("netns").get<std::string>();
   record.host_veth = json.at("hostVeth").get<std::string>();
-  record.host_veth_index = json.at("hostVethIndex").get<int>();
+  PDL_TRY_ASSIGN(record.host_veth_index, index_at(json, "hostVethIndex"));
   PDL_TRY_ASSIGN(record.pod_mac, MacAddress::parse(json.at("podMac").get<std::string>()));
-  record.mtu = json.at("mtu").get<unsigned>();
+  PDL_TRY_ASSIGN(const std::int64_t mtu, integer_at(json, "mtu", std::numeric_limits<unsigned>::max()));
+  record.mtu = static_cast<unsigned>(mtu);
   for (const Json& address : json.at("addresses")) {
     PDL_TRY_ASSIGN(RecordAddress parsed, parse_address_json(address));
     record.addresses.push_back(std::move(parsed));

@@ -33,13 +33,22 @@ std::optional<std::uint64_t> parse_hash(std::string_view text) {
   return hash;
 }
 
-std::optional<Reservation> parse_name(const std::string& name) {
+}  // namespace
+
+std::string reservation_name(const Reservation& reservation) {
+  return reservation.address.text() + "@" + hash_text(reservation.owner);
+}
+
+std::optional<Reservation> parse_reservation_name(const std::string& name) {
   const std::size_t at = name.find('@');
   if (at == std::string::npos) return std::nullopt;
   const auto address = IpAddress::parse(std::string_view(name).substr(0, at));
   const auto owner = parse_hash(std::string_view(name).substr(at + 1));
   if (!address || !owner) return std::nullopt;
-  return Reservation{*address, *owner};
+  const Reservation reservation{*address, *owner};
+  // Written again: an address in another form ("FD00::05") is no name of ours, and could not be released by its name.
+  if (reservation_name(reservation) != name) return std::nullopt;
+  return reservation;
 }
 
 std::string owner_text(const AttachmentId& id) {
@@ -50,7 +59,7 @@ std::string owner_text(const AttachmentId& id) {
   return print_json(owner);
 }
 
-std::optional<AttachmentId> parse_owner(const std::string& text) {
+std::optional<AttachmentId> parse_owner_text(const std::string& text) {
   const auto document = parse_json(text);
   if (!document || !document->is_object()) return std::nullopt;
   const Section root = document->root();
@@ -61,14 +70,12 @@ std::optional<AttachmentId> parse_owner(const std::string& text) {
   return AttachmentId{**network, **container_id, **if_name};
 }
 
-}  // namespace
-
 Store::Draft::~Draft() {
   if (!path_.empty()) ::unlink(path_.c_str());
 }
 
 std::string Store::path_of(const Reservation& reservation) const {
-  return folder_ + "/" + reservation.address.text() + "@" + hash_text(reservation.owner);
+  return folder_ + "/" + reservation_name(reservation);
 }
 
 bool Store::exists() const { return ::access(folder_.c_str(), F_OK) == 0; }
@@ -92,7 +99,7 @@ Result<std::vector<Reservation>> Store::list() const {
     return Failure(names.error());
   }
   for (const std::string& name : *names) {
-    if (const auto reservation = parse_name(name)) reservations.push_back(*reservation);
+    if (const auto reservation = parse_reservation_name(name)) reservations.push_back(*reservation);
   }
   std::ranges::sort(reservations, {}, &Reservation::address);
   return reservations;
@@ -101,7 +108,7 @@ Result<std::vector<Reservation>> Store::list() const {
 std::optional<AttachmentId> Store::owner_of(const Reservation& reservation) const {
   const auto text = read_file(path_of(reservation), std::size_t{64} << 10U);
   if (!text) return std::nullopt;
-  auto owner = parse_owner(*text);
+  auto owner = parse_owner_text(*text);
   if (owner && attachment_hash(*owner) != reservation.owner) return std::nullopt;
   return owner;
 }

@@ -28,6 +28,12 @@ struct Reservation {
   friend bool operator==(const Reservation&, const Reservation&) = default;
 };
 
+// A reservation's file: its name and what is in it, and back. Nothing: such a file is none of ours.
+std::string reservation_name(const Reservation& reservation);
+std::optional<Reservation> parse_reservation_name(const std::string& name);
+std::string owner_text(const AttachmentId& id);
+std::optional<AttachmentId> parse_owner_text(const std::string& text);
+
 class Store {
  public:
   // A file with the owner's names, written and synced, that has no reservation's name yet. Unlinked with it.

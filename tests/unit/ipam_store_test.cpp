@@ -72,6 +72,19 @@ TEST_CASE("files of other names are no reservations") {
   CHECK(Store(folder.path(), "absent").list()->empty());
 }
 
+TEST_CASE("only the form in which a reservation's name is written is one, whatever else can be read as an address") {
+  const Reservation reservation{ip("fd00:2::5"), attachment_hash(one)};
+  const std::string name = reservation_name(reservation);
+  CHECK(parse_reservation_name(name) == reservation);
+  const std::string hash = name.substr(name.find('@'));
+  for (const char* address : {"FD00:2::5", "fd00:02::5", "fd00:2:0:0:0:0:0:5", "fd00:2::0.0.0.5", "::ffff:10.0.0.05"}) {
+    INFO(address);
+    CHECK_FALSE(parse_reservation_name(address + hash));
+  }
+  CHECK_FALSE(parse_reservation_name(name + " "));
+  CHECK_FALSE(parse_reservation_name(" " + name));
+}
+
 TEST_CASE("a damaged file has no owner") {
   const Folder folder;
   const Store store = made_store(folder);

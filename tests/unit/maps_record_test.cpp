@@ -71,6 +71,31 @@ TEST_CASE("Q5: empty, truncated and foreign record files count as absent and spo
   }
 }
 
+TEST_CASE("numbers of a record are whole ones of their range, and an uplink has a name") {
+  const std::string text = write_record_text(sample());
+  REQUIRE(parse_record_text(text));
+  struct Change {
+    std::string from;
+    std::string key;
+  };
+  for (const auto& [from, key] : {Change{"\"hostVethIndex\": 7", "hostVethIndex"}, Change{"\"mtu\": 1400", "mtu"},
+                                  Change{"\"uplinkIndex\": 3", "uplinkIndex"}, Change{"\"format\": 1", "format"}}) {
+    for (const char* value :
+         {"1.0", "1e300", "-1", "4294967297", "18446744073709551615", "true", "\"1\"", "null", "[1]"}) {
+      std::string changed = text;
+      REQUIRE(changed.find(from) != std::string::npos);
+      changed.replace(changed.find(from), from.size(), "\"" + key + "\": " + value);
+      INFO(key << " " << value);
+      const auto record = parse_record_text(changed);
+      REQUIRE_FALSE(record);
+      CHECK(record.error().message.find(key) != std::string::npos);
+    }
+  }
+  std::string unnamed = text;
+  unnamed.replace(unnamed.find("\"eth1\""), 6, "\"\"");
+  CHECK_FALSE(parse_record_text(unnamed));
+}
+
 TEST_CASE("a record of another attachment with the same hash is never taken for one's own") {
   const TemporaryFolder folder;
   Record record = sample();
