@@ -163,13 +163,18 @@ CniResult<> check_host_routes(Netlink& host, const Record& record) {
   return {};
 }
 
-// The uplink of an address, found again as the agent does: by MAC, and by index where several have it.
+// The uplink of an address, found again much as the agent does: by MAC, and by index where several have it, or where
+// none has it any more.
 CniResult<std::pair<std::uint32_t, pdl_uplink>> find_home(const Tables& tables, const RecordAddress& address) {
   PDL_CNI_TRY_ASSIGN(const auto uplinks, with_code(cni_code::datapath, tables.uplinks.entries()));
   const std::pair<std::uint32_t, pdl_uplink>* found = nullptr;
   for (const auto& one : uplinks) {
     if (one.second.role != PDL_ROLE_HOME || to_mac(one.second.mac) != address.uplink_mac) continue;
     if (found == nullptr || one.first == static_cast<std::uint32_t>(address.uplink_index)) found = &one;
+  }
+  for (const auto& one : uplinks) {
+    const bool same = one.second.role == PDL_ROLE_HOME && one.first == static_cast<std::uint32_t>(address.uplink_index);
+    if (found == nullptr && same) found = &one;
   }
   if (found == nullptr) {
     return differs("uplink {} with MAC {} of address {} is gone, or managed by the agent no longer",

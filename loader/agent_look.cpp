@@ -10,6 +10,7 @@
 #include "loader/base/log.h"
 #include "loader/neighbours.h"
 #include "loader/preflight.h"
+#include "loader/proxies.h"
 #include "loader/publish.h"
 #include "loader/rpfilter.h"
 #include "loader/version.h"
@@ -25,6 +26,7 @@ void Agent::look_again() {
     return;
   }
   const std::vector<UplinkReport> before = std::move(desired_.report);
+  snapshot->lasting = events_.take_lasting(snapshot_);
   snapshot_ = std::move(*snapshot);
   desired_ = make_desired(config_, snapshot_, memory_.uplinks);
   settled_pods_.reset();
@@ -137,6 +139,7 @@ std::vector<std::string> Agent::publish_pods(const Events::PodNews& news) {
   auto present = tables_.pods.entries();
   if (!present) return {present.error().message};
   const bool settled = settled_pods_ && same_entries(*settled_pods_, *present);
+  std::vector<std::string> problems;
   if (!settled || *changed || news.some_gone || news.all_suspect) {
     const auto repairs =
         reconcile_pods(netlink_, tables_, *present, records_, desired_, snapshot_, events_.pod_veths());
@@ -145,11 +148,14 @@ std::vector<std::string> Agent::publish_pods(const Events::PodNews& news) {
     if (repairs->any()) {
       log_info("pod entries: {} made, {} changed, {} erased", repairs->made, repairs->changed, repairs->erased);
       settled_pods_.reset();
-    } else {
-      settled_pods_ = std::move(*present);
+      present = tables_.pods.entries();
+      if (!present) return {present.error().message};
     }
+    problems = keep_proxy_neighbours(netlink_, records_, *present);
+    if (!repairs->any()) settled_pods_ = std::move(*present);
   }
-  return pod_programs_.audit(netlink_, tables_, records_, events_.pod_veths(), news);
+  append(problems, pod_programs_.audit(netlink_, tables_, records_, events_.pod_veths(), news));
+  return problems;
 }
 
 std::vector<std::string> Agent::warnings() {

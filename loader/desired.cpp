@@ -81,6 +81,7 @@ void add_vanished(Desired& desired, const Home& home, const Snapshot& snapshot) 
   if (!home.known || home.refused || snapshot.find(home.known->index) != nullptr) return;
   DesiredUplink uplink;
   uplink.index = home.known->index;
+  uplink.former = home.known->former;
   uplink.present = false;
   set_name(uplink.value, home.known->name);
   set_mac(uplink.value.mac, home.known->mac);
@@ -105,6 +106,7 @@ void add_home(Desired& desired, const Home& home, const Snapshot& snapshot) {
   }
   DesiredUplink uplink;
   uplink.index = home.link->index;
+  uplink.former = home.known->former;
   uplink.value = make_value(home.config, snapshot, *home.link);
   set_home(uplink.value, home);
   add_neighbours(desired, home, uplink.value);

@@ -17,11 +17,20 @@
 
 namespace poduplink {
 
+// A name and the MAC that went with it: records of pods say so what uplink theirs was when they were added.
+struct UplinkIdentity {
+  std::string name;
+  MacAddress mac;
+
+  friend bool operator==(const UplinkIdentity&, const UplinkIdentity&) = default;
+};
+
 // How an uplink is found again after a rename, a MAC change or a return under another index.
 struct KnownUplink {
   std::string name;
   MacAddress mac;
   int index = 0;
+  std::vector<UplinkIdentity> former;  // the latest last
 
   friend bool operator==(const KnownUplink&, const KnownUplink&) = default;
 };
@@ -33,6 +42,7 @@ struct DesiredUplink {
   int index = 0;
   bool present = true;  // false: vanished; its entry stays so that whenDown holds for its pods
   pdl_uplink value{};
+  std::vector<UplinkIdentity> former;
 
   [[nodiscard]] bool is_home() const { return value.role == PDL_ROLE_HOME; }
   [[nodiscard]] std::string name() const { return value.name; }

@@ -31,11 +31,23 @@ Change Events::read() {
   const auto read = netlink_.receive([&](const nlmsghdr* message) { all = std::max(all, meaning(message)); });
   if (read) return all;
   pod_news_.all_suspect = true;
+  lost_ = true;
   log_info("netlink events were lost ({}), looking at everything anew", read.error().message);
   return Change::everything;
 }
 
+std::set<int> Events::take_lasting(const Snapshot& before) {
+  std::set<int> lasting;
+  for (const Link& link : before.links) {
+    if (!lost_ && !gone_.contains(link.index)) lasting.insert(link.index);
+  }
+  gone_.clear();
+  lost_ = false;
+  return lasting;
+}
+
 Change Events::meaning_of_link(const Link& link, bool gone) {
+  if (gone) gone_.insert(link.index);
   if (!is_pod_veth(link)) {
     // One that was a pod's veth and is renamed.
     if (pod_veths_.erase(link.index) > 0) pod_news_.some_gone = true;

@@ -39,6 +39,9 @@ class Events {
   };
   PodNews take_pod_news() { return std::exchange(pod_news_, {}); }
 
+  // Links of the last snapshot that have not gone since the last call; none where events were lost.
+  std::set<int> take_lasting(const Snapshot& before);
+
   // Reads all that has arrived. Lost events (ENOBUFS) mean that everything may have changed.
   Change read();
 
@@ -52,6 +55,8 @@ class Events {
   PodVeths pod_veths_;
   std::set<int> managed_;
   PodNews pod_news_;
+  std::set<int> gone_;  // links, since the last take_lasting()
+  bool lost_ = false;   // events, since then
 };
 
 }  // namespace poduplink

@@ -37,7 +37,7 @@ MacMatch find_by_mac(const Snapshot& snapshot, const MacAddress& mac) {
 // An uplink that was seen before, though its name, MAC or index may have changed since.
 const Link* find_remembered(const Snapshot& snapshot, const KnownUplink& known) {
   const Link* at_index = snapshot.find(known.index);
-  if (at_index != nullptr && at_index->mac == known.mac) return at_index;
+  if (at_index != nullptr && (at_index->mac == known.mac || snapshot.lasting.contains(known.index))) return at_index;
   if (const Link* by_mac = find_by_mac(snapshot, known.mac).link) return by_mac;
   return at_index != nullptr && at_index->name == known.name ? at_index : nullptr;
 }
@@ -65,9 +65,23 @@ void refuse(Home& home, std::string problem) {
   home.problem = std::move(problem);
 }
 
+// More renames and MAC changes than a pod lives through.
+constexpr std::size_t former_identities = 16;
+
+KnownUplink known_now(const Link& link, const std::optional<KnownUplink>& before) {
+  KnownUplink now{link.name, link.mac.value_or(MacAddress{}), link.index};
+  if (!before) return now;
+  now.former = before->former;
+  if (before->name == now.name && before->mac == now.mac) return now;
+  std::erase(now.former, UplinkIdentity{now.name, now.mac});
+  now.former.push_back({before->name, before->mac});
+  if (now.former.size() > former_identities) now.former.erase(now.former.begin());
+  return now;
+}
+
 void accept_or_refuse(Home& home, const Snapshot& snapshot) {
   if (home.link == nullptr) return;
-  home.known = KnownUplink{home.link->name, home.link->mac.value_or(MacAddress{}), home.link->index};
+  home.known = known_now(*home.link, home.known);
   std::string problem = why_no_uplink(snapshot, *home.link);
   if (problem.empty()) problem = why_strict(snapshot, home);
   if (!problem.empty()) refuse(home, std::move(problem));
@@ -78,8 +92,15 @@ void find_by_config(Home& home, const Snapshot& snapshot) {
   if (config.name.empty()) {
     const MacMatch match = find_by_mac(snapshot, *config.mac);
     home.link = match.link;
-    home.problem = match.link != nullptr || !match.problem.empty() ? match.problem : "no interface has this MAC";
+    home.problem = match.problem;
     home.refused = !match.problem.empty();
+    if (home.link != nullptr || home.refused) return;
+    if (home.known) home.link = find_remembered(snapshot, *home.known);
+    if (home.link == nullptr) {
+      home.problem = "no interface has this MAC";
+    } else {
+      home.how = formatted("configured, now with the MAC {}", home.link->mac.value_or(MacAddress{}).text());
+    }
     return;
   }
   home.link = snapshot.find(std::string_view(config.name));
@@ -135,6 +156,13 @@ void refuse_equal_macs(Discovery& discovery, const Snapshot& snapshot, const Upl
   });
 }
 
+// By the MAC, or by the index where that is another now.
+std::optional<KnownUplink> remembered(const UplinkMemory& memory, const std::string& label, int index) {
+  if (const auto found = memory.find(label); found != memory.end()) return found->second;
+  const auto found = std::ranges::find_if(memory, [&](const auto& one) { return one.second.index == index; });
+  return found == memory.end() ? std::nullopt : std::optional(found->second);
+}
+
 // An uplink that went down has lost the routes by which it was discovered: once found, it stays one.
 void add_remembered(std::vector<Home>& homes, const Snapshot& snapshot, const UplinkMemory& memory,
                     std::set<int>& taken) {
@@ -172,6 +200,7 @@ std::vector<Home> discovered_homes(const Snapshot& snapshot, const UplinkMemory&
     Home home;
     home.link = snapshot.find(chosen.link);
     home.label = discovered_label(*home.link->mac);
+    home.known = remembered(memory, home.label, chosen.link);
     home.discovered = true;
     home.how = "discovered: " + chosen.how;
     accept_or_refuse(home, snapshot);

@@ -24,21 +24,33 @@ T value_or_throw(Result<T> result) {
   return *std::move(result);
 }
 
+MacAddress mac_in(const json& document) {
+  return value_or_throw(MacAddress::parse(document.at("mac").get<std::string>()));
+}
+
+KnownUplink known_in(const json& document) {
+  KnownUplink known{document.at("name").get<std::string>(), mac_in(document), document.at("ifindex").get<int>()};
+  for (const json& one : document.value("former", json::array()))
+    known.former.push_back({one.at("name").get<std::string>(), mac_in(one)});
+  return known;
+}
+
+json json_of(const KnownUplink& known) {
+  json former = json::array();
+  for (const UplinkIdentity& one : known.former) former.push_back({{"name", one.name}, {"mac", one.mac.text()}});
+  return {{"name", known.name}, {"mac", known.mac.text()}, {"ifindex", known.index}, {"former", former}};
+}
+
 AgentMemory from_json(const json& document) {
   AgentMemory memory;
-  for (const auto& [label, known] : document.at("uplinks").items()) {
-    memory.uplinks[label] = {known.at("name").get<std::string>(),
-                             value_or_throw(MacAddress::parse(known.at("mac").get<std::string>())),
-                             known.at("ifindex").get<int>()};
-  }
+  for (const auto& [label, known] : document.at("uplinks").items()) memory.uplinks[label] = known_in(known);
   for (const json& saved : document.at("rpFilter"))
     memory.rp_filter[saved.at("ifindex").get<int>()] = {saved.at("name").get<std::string>(),
                                                         saved.at("value").get<int>()};
   memory.clsact = document.at("clsact").get<std::set<int>>();
   for (const json& one : document.at("neighbours"))
     memory.neighbours.insert({one.at("ifindex").get<int>(),
-                              value_or_throw(IpAddress::parse(one.at("address").get<std::string>())),
-                              value_or_throw(MacAddress::parse(one.at("mac").get<std::string>()))});
+                              value_or_throw(IpAddress::parse(one.at("address").get<std::string>())), mac_in(one)});
   return memory;
 }
 
@@ -51,8 +63,7 @@ std::string write_memory_text(const AgentMemory& memory) {
                    {"rpFilter", json::array()},
                    {"clsact", memory.clsact},
                    {"neighbours", json::array()}};
-  for (const auto& [label, known] : memory.uplinks)
-    document["uplinks"][label] = {{"name", known.name}, {"mac", known.mac.text()}, {"ifindex", known.index}};
+  for (const auto& [label, known] : memory.uplinks) document["uplinks"][label] = json_of(known);
   for (const auto& [index, saved] : memory.rp_filter)
     document["rpFilter"].push_back({{"ifindex", index}, {"name", saved.name}, {"value", saved.value}});
   for (const PermanentNeighbour& one : memory.neighbours)

@@ -114,7 +114,9 @@ bool same_entries(const PodEntries& one, const PodEntries& other) {
 }
 
 const DesiredUplink* uplink_of(const Desired& desired, const RecordAddress& address) {
+  const UplinkIdentity then{address.uplink_name, address.uplink_mac};
   const DesiredUplink* by_mac = nullptr;
+  const DesiredUplink* by_former = nullptr;
   const DesiredUplink* by_name = nullptr;
   unsigned with_mac = 0;
   for (const DesiredUplink& uplink : desired.uplinks) {
@@ -126,9 +128,11 @@ const DesiredUplink* uplink_of(const Desired& desired, const RecordAddress& addr
       by_mac = &uplink;
       ++with_mac;
     }
+    if (std::ranges::find(uplink.former, then) != uplink.former.end()) by_former = &uplink;
     if (same_name) by_name = &uplink;
   }
-  return with_mac == 1 ? by_mac : by_name;
+  if (with_mac == 1) return by_mac;
+  return by_former != nullptr ? by_former : by_name;
 }
 
 std::optional<pdl_pod> entry_of(const Record& record, const RecordAddress& address, const Desired& desired,

@@ -18,7 +18,8 @@
 
 namespace poduplink {
 
-// The uplink of one of a record's addresses: by MAC and name, by MAC alone where only one has it, by name.
+// The uplink of one of a record's addresses: by MAC and name, by MAC alone where only one has it, by a name and MAC
+// that it once had, by name.
 const DesiredUplink* uplink_of(const Desired& desired, const RecordAddress& address);
 
 // The entry that a ready record wants for one of its addresses. Nothing for an address without an uplink.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,8 @@ struct Snapshot {
   std::vector<Neighbour> neighbours;  // of links that are no pod's
   // Effective rp_filter, the greater of "all" and the device's, by ifindex. Missing where it cannot be read.
   std::map<int, int> rp_filter;
+  // Links that were there at the last look and have not gone since: the same devices, whatever they are called now.
+  std::set<int> lasting;
 
   [[nodiscard]] const Link* find(int index) const;
   // By name, then by alternative name.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstring>
 #include <functional>
 
 #include <catch2/catch_test_macros.hpp>
@@ -242,7 +243,7 @@ TEST_CASE("an uplink is found again after a rename, a MAC change and a return un
   World world = node();
   const AgentConfig settings = config(R"({"uplinks": [{"name": "eth1", "whenDown": "stack"}]})");
   const Desired before = make_desired(settings, world.snapshot, {});
-  REQUIRE(before.memory.at("eth1") == KnownUplink{"eth1", mac(3), 3});
+  REQUIRE(before.memory.at("eth1") == KnownUplink{"eth1", mac(3), 3, {}});
 
   world.snapshot.links[2].name = "wan1";
   const Desired renamed = make_desired(settings, world.snapshot, before.memory);
@@ -252,7 +253,8 @@ TEST_CASE("an uplink is found again after a rename, a MAC change and a return un
   world.snapshot.links[2].mac = mac(99);
   const Desired other_mac = make_desired(settings, world.snapshot, renamed.memory);
   CHECK(links_with(other_mac, PDL_ROLE_HOME) == std::vector{3});
-  CHECK(other_mac.memory.at("eth1").mac == mac(99));
+  CHECK(other_mac.memory.at("eth1") ==
+        KnownUplink{"wan1", mac(99), 3, {{"eth1", mac(3)}, {"wan1", mac(3)}}});  // what pods' records may say
 
   world.snapshot.links.erase(world.snapshot.links.begin() + 2);
   const Desired vanished = make_desired(settings, world.snapshot, other_mac.memory);
@@ -267,6 +269,17 @@ TEST_CASE("an uplink is found again after a rename, a MAC change and a return un
   const Desired back = make_desired(settings, world.snapshot, vanished.memory);
   CHECK(links_with(back, PDL_ROLE_HOME) == std::vector{12});
   CHECK(back.reasons.empty());
+}
+
+TEST_CASE("an uplink that is listed by its MAC alone is followed when its MAC changes") {
+  World world = node();
+  const AgentConfig settings = config(R"({"uplinks": [{"mac": "02:00:00:00:00:03"}]})");
+  const UplinkMemory memory = make_desired(settings, world.snapshot, {}).memory;
+  world.snapshot.links[2].mac = mac(99);
+  const Desired changed = make_desired(settings, world.snapshot, memory);
+  CHECK(links_with(changed, PDL_ROLE_HOME) == std::vector{3});
+  CHECK(changed.report[0].how == "configured, now with the MAC 02:00:00:00:00:63");
+  CHECK(make_desired(settings, world.snapshot, {}).report[0].reason == "no interface has this MAC");
 }
 
 TEST_CASE("the entry of a vanished uplink never covers another interface with its index") {
@@ -403,4 +416,43 @@ TEST_CASE("strict rp_filter on a discovered uplink is refused with what can be d
   world.snapshot.rp_filter[4] = 1;
   CHECK_THAT(line(make_desired(AgentConfig{}, world.snapshot, {}), "eth2").reason,
              ContainsSubstring("list it in 'uplinks' with 'manageRpFilter'"));
+}
+
+TEST_CASE("an uplink that gets another name and another MAC at once is the same as long as its link has not gone") {
+  World world = node();
+  const AgentConfig settings = config(R"({"uplinks": [{"name": "eth1"}, {"name": "eth2"}]})");
+  const UplinkMemory memory = make_desired(settings, world.snapshot, {}).memory;
+  world.snapshot.links[2].name = "wan1";
+  world.snapshot.links[2].mac = mac(99);
+  CHECK(line(make_desired(settings, world.snapshot, memory), "eth1").state == "missing");
+  world.snapshot.lasting = {1, 2, 3, 4};
+  CHECK(links_with(make_desired(settings, world.snapshot, memory), PDL_ROLE_HOME) == std::vector{3, 4});
+}
+
+TEST_CASE("D31: each switch of an uplink changes its own setting and nothing else") {
+  World world = node();
+  const auto of = [&](const std::string& setting) {
+    const Desired desired = make_desired(
+        config(R"({"uplinks": [{"name": "eth1", "gateway4": "10.2.0.1")" + setting + "}]}"), world.snapshot, {});
+    REQUIRE(desired.find(3) != nullptr);
+    return std::pair(desired.find(3)->value, std::pair(desired.manage_rp_filter, desired.neighbours));
+  };
+  const auto [plain, plain_rest] = of("");
+  const auto changed = [&](const std::string& setting, const std::function<void(pdl_uplink&)>& change) {
+    INFO(setting);
+    const auto [value, rest] = of(setting);
+    pdl_uplink expected = plain;
+    change(expected);
+    CHECK(std::memcmp(&value, &expected, sizeof(value)) == 0);
+    return rest;
+  };
+  const auto flips = [](unsigned flag) { return [flag](pdl_uplink& one) { one.flags ^= static_cast<__u8>(flag); }; };
+  const auto same = [](pdl_uplink&) {};
+  CHECK(changed(R"(, "onLink": false)", flips(PDL_UPLINK_ON_LINK)) == plain_rest);
+  CHECK(changed(R"(, "answerNeighbours": false)", flips(PDL_UPLINK_ANSWER_NEIGHBOURS)) == plain_rest);
+  CHECK(changed(R"(, "strict": true)", flips(PDL_UPLINK_STRICT)) == plain_rest);
+  CHECK(changed(R"(, "whenDown": "stack")", [](pdl_uplink& one) { one.when_down = PDL_WHEN_DOWN_STACK; }) ==
+        plain_rest);
+  CHECK(changed(R"(, "manageRpFilter": true)", same) == std::pair(std::set{3}, plain_rest.second));
+  CHECK(changed(R"(, "gatewayMac": "02:00:00:00:00:77")", same).first == plain_rest.first);
 }

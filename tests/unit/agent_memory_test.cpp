@@ -14,7 +14,7 @@ namespace {
 
 AgentMemory full_memory() {
   AgentMemory memory;
-  memory.uplinks["eth1"] = {"wan1", mac(3), 3};
+  memory.uplinks["eth1"] = {"wan1", mac(3), 3, {{"eth1", mac(3)}, {"eth1", mac(2)}}};
   memory.uplinks["discovered 02:00:00:00:00:04"] = {"eth2", mac(4), 4};
   memory.rp_filter[3] = {"wan1", 1};
   memory.clsact = {3, 7};
