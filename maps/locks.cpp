@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <thread>
 
@@ -16,8 +17,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between two tries. Held times are microseconds (global) or a whole verb (attachment), waits are rare.
-constexpr auto retry_pause = std::chrono::milliseconds(2);
+// Between two tries: short at first, since the global lock is held for microseconds; then longer, so that a hundred
+// that wait do not take the processor from the one that holds it.
+constexpr auto first_pause = std::chrono::milliseconds(1);
+constexpr auto longest_pause = std::chrono::milliseconds(16);
 
 // off_t is signed, and a lock of length 1 at its last value would overflow.
 constexpr std::uint64_t offset_mask = (std::uint64_t{1} << 62U) - 1;
@@ -34,13 +37,13 @@ Result<Fd> open_lock_file(const std::string& run_dir, const std::string& path) {
 template <typename Try>
 Result<> take_within(std::chrono::milliseconds patience, const std::string& path, Try try_once) {
   const auto deadline = Clock::now() + patience;
-  for (;;) {
+  for (auto pause = first_pause;; pause = std::min(2 * pause, longest_pause)) {
     const int code = try_once();
     if (code == 0) return {};
     if (code == EINTR) continue;
     if (code != EAGAIN && code != EACCES) return fail_errno(code, "locking {}", path);
     if (Clock::now() >= deadline) return fail_errno(EAGAIN, "{} was not free within {} ms", path, patience.count());
-    std::this_thread::sleep_for(retry_pause);
+    std::this_thread::sleep_for(pause);
   }
 }
 

@@ -21,9 +21,10 @@ namespace poduplink {
 // flock(2) on RUN_DIR/lock. Freed by the destructor.
 class GlobalLock {
  public:
-  // Makes RUN_DIR where it is missing; waits at most `patience`. Errors: EAGAIN when it was not free by then.
+  // Makes RUN_DIR where it is missing; waits at most `patience`, which is there for a holder that does not go on: a
+  // hundred verbs at once on a busy machine are no error. Errors: EAGAIN when it was not free by then.
   static Result<GlobalLock> take(const std::string& run_dir,
-                                 std::chrono::milliseconds patience = std::chrono::seconds(30));
+                                 std::chrono::milliseconds patience = std::chrono::seconds(60));
 
  private:
   explicit GlobalLock(Fd fd) : fd_(std::move(fd)) {}
