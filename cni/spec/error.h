@@ -16,7 +16,6 @@ namespace poduplink {
 namespace cni_code {
 inline constexpr unsigned incompatible_version = 1;  // the configuration's cniVersion, or a verb it lacks
 inline constexpr unsigned unsupported_field = 2;     // message: key and value
-inline constexpr unsigned unknown_container = 3;     // and nothing to clean up; never from DEL
 inline constexpr unsigned bad_environment = 4;       // message: names of the variables
 inline constexpr unsigned io_failure = 5;            // standard input could not be read, a file not written
 inline constexpr unsigned undecodable = 6;           // JSON that cannot be parsed or has the wrong shape

@@ -14,6 +14,7 @@
 #include "tests/e2e/steps.h"
 #include "tests/harness/capture.h"
 #include "tests/harness/isolate.h"
+#include "tests/harness/kernel_check.h"
 
 namespace poduplink::harness {
 namespace {
@@ -161,6 +162,30 @@ Pod ClientNode::pod_of(pid_t process, const std::string& if_name) {
   // So that its packets bear real checksums, which can be looked at on the far side.
   value_of(disable_offloads(*pod.space, if_name));
   return pod;
+}
+
+void ClientNode::require_result(const std::string& cache, const Pod& pod) const {
+  for (const std::string& name : value_of(list_directory(cache + "/results"))) {
+    const Json kept = Json::parse(value_of(read_file(formatted("{}/results/{}", cache, name))));
+    const Json container = kept.at("result").at("interfaces").back();
+    if (container.at("mac") != pod.mac.text()) continue;
+    const auto text_of = [&](const char* key) { return kept.at(key).get<std::string>(); };
+    const Invocation asked{.verb = "ADD",
+                           .container_id = text_of("containerId"),
+                           .netns = container.at("sandbox").get<std::string>(),
+                           .if_name = text_of("ifName"),
+                           .config = value_of(read_file(net_d() + "/" + text_of("networkName") + ".conflist"))};
+    Outcome printed;
+    printed.status = 0;
+    printed.out = kept.at("result").dump();
+    PluginAnswer answer = read_answer(asked, printed);
+    if (answer.result && answer.faults.empty())
+      answer.faults = faults_against_kernel(lab_->node(), asked, *answer.result);
+    INFO(answer.text());
+    REQUIRE(answer.ok());
+    return;
+  }
+  FAIL("no result of " << pod.mac.text() << " in " << cache);
 }
 
 std::vector<std::string> ClientNode::ipam_calls() const {

@@ -49,6 +49,10 @@ class ClientNode {
   // the pod is gone, and so long the namespace itself is there.
   [[nodiscard]] Pod pod_of(pid_t process, const std::string& if_name = "eth0");
 
+  // The result that the runtime's libcni keeps of this pod, in CACHE/results: held against the specification and the
+  // kernel, as harness calls of the plugin are.
+  void require_result(const std::string& cache, const Pod& pod) const;
+
   // What the stub IPAM was called with: one line of JSON each (tests/harness/stub_ipam.cpp).
   [[nodiscard]] std::vector<std::string> ipam_calls() const;
 
@@ -66,6 +70,9 @@ class ClientNode {
 // What the pod says to the outside leaves by its home and by no other uplink, as a router forwards it, and is answered.
 // Seen at the gateway of each uplink.
 void require_steered(const Lab& lab, const Pod& pod);
+
+// Where libcni keeps results unless it is told otherwise.
+inline constexpr const char* default_cache = "/var/lib/cni";
 
 // Folders that runtimes have wired in (/etc/cni, /opt/cni, /var/lib/cni, /dev/shm) become this program's own: what is
 // changed in them is gone with it.

@@ -169,6 +169,7 @@ TEST_CASE("K3 J3 E5: ctr run --cni; its DEL names no namespace and brings the re
     {
       const Pod pod = containerd.node().pod_of(containerd.process_of("web"));
       CHECK(pod.uplink == 3);
+      containerd.node().require_result(default_cache, pod);
       require_steered(containerd.lab(), pod);
     }
     containerd.kill("web");
@@ -200,6 +201,7 @@ TEST_CASE("K3 C4 C9 G8: ctr run -d never sends DEL: the agent takes the entries 
   {
     const Pod pod = containerd.node().pod_of(containerd.process_of("web"));
     address = pod.v4->text();
+    containerd.node().require_result(default_cache, pod);
     require_steered(containerd.lab(), pod);
   }
   REQUIRE(entries_of(containerd.lab()) == 2);

@@ -3,6 +3,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <filesystem>
 
+#include "loader/base/file.h"
 #include "tests/clients/client_node.h"
 
 using namespace poduplink;
@@ -88,6 +89,7 @@ TEST_CASE("D1 N1 M5 K3: libcni's ADD, CHECK and DEL in every version that it kno
       {
         const Pod pod = libcni.pod_of(container);
         CHECK(pod.uplink == 2);
+        libcni.node().require_result(libcni.cache(), pod);
         require_steered(libcni.lab(), pod);
       }
       CHECK(libcni.has_cache());
@@ -116,6 +118,7 @@ TEST_CASE("J15 K3 O1: two attachments of one container by libcni; capabilities; 
     const Pod pod = libcni.pod_of(container);
     CHECK(pod.mac.text() == "02:0a:0b:0c:0d:0e");
     CHECK(pod.v4->text() == "10.2.1.77");
+    libcni.node().require_result(libcni.cache(), pod);
     require_steered(libcni.lab(), pod);
   }
   SECTION("the second goes, the first stays") {
@@ -159,6 +162,18 @@ TEST_CASE("K3 C28: a plugin behind it fails; libcni keeps no result, and DEL com
   const std::vector<std::string> calls = libcni.node().ipam_calls();
   REQUIRE(calls.size() == 2);
   CHECK_THAT(calls.back(), ContainsSubstring(R"("CNI_COMMAND":"DEL")") && !ContainsSubstring("prevResult"));
+  libcni.close();
+}
+
+TEST_CASE("C4: of a list with cniVersions libcni 1.1 takes cniVersion, and the plugin serves that") {
+  Libcni libcni(2);
+  const std::string list = libcni.node().add_network({"pods", on_uplink(2, "0.4.0"), {}});
+  value_of(write_file_atomically(
+      list, value_of(merged(value_of(read_file(list)), R"({"cniVersions":["0.4.0","1.0.0","1.1.0"]})"))));
+  const Namespace& container = libcni.container("c");
+  libcni.require_call("ADD", list, container);
+  libcni.node().require_result(libcni.cache(), libcni.pod_of(container));
+  libcni.require_call("DEL", list, container);
   libcni.close();
 }
 

@@ -125,7 +125,9 @@ TEST_CASE("C2 D2 K3: podman run and rm, in both modes and the versions that it k
       podman.require_run("web", "--network pods");
       {
         const Pod pod = podman.pod_of("web");
+        podman.node().require_result(default_cache, pod);
         CHECK(pod.uplink == 2);
+        podman.node().require_result(default_cache, pod);
         require_steered(podman.lab(), pod);
       }
       podman.require("exec web ping -c 1 -W 3 " + std::string(outside4));
@@ -146,9 +148,11 @@ TEST_CASE("O5 O6 P3 P4: podman's --ip, --ip6 and --mac-address, as capabilities 
                        "--network " + name + " --ip 10.3.1.77 --ip6 fd00:3::1:77 --mac-address 02:0a:0b:0c:0d:0e");
     {
       const Pod pod = podman.pod_of("web");
+      podman.node().require_result(default_cache, pod);
       CHECK(pod.v4->text() == "10.3.1.77");
       CHECK(pod.v6->text() == "fd00:3::1:77");
       CHECK(pod.mac.text() == "02:0a:0b:0c:0d:0e");
+      podman.node().require_result(default_cache, pod);
       require_steered(podman.lab(), pod);
       // The address is held: nobody else gets it.
       const Outcome second = podman.run("other", "--network " + name + " --ip 10.3.1.77");
@@ -173,6 +177,7 @@ TEST_CASE("J15 N2: podman with two networks, a third one connected and one disco
     INFO(if_name);
     const Pod pod = podman.pod_of("web", if_name);
     CHECK(pod.uplink == uplink);
+    podman.node().require_result(default_cache, pod);
     const Outside outside = value_of(Outside::watch(podman.lab()));
     for (const Family family : {Family::v4, Family::v6}) {
       podman.require("exec web ping -c 1 -W 3 -I " + if_name + " " + Outside::address(family).text());
@@ -203,6 +208,7 @@ TEST_CASE("N2 E11: podman -p with portmap behind; a podman pod with two containe
   SECTION("run -p") {
     podman.require_run("web", "--network ports -p 8080:7 -p 8080:7/udp");
     const Pod pod = podman.pod_of("web");
+    podman.node().require_result(default_cache, pod);
     const EchoServer server = value_of(EchoServer::start(*pod.space, {{*pod.v4, 7}, {*pod.v6, 7}}));
     for (const unsigned number : podman.lab().uplink_numbers()) {
       INFO("from gateway " << number);
@@ -221,6 +227,7 @@ TEST_CASE("N2 E11: podman -p with portmap behind; a podman pod with two containe
     podman.require(formatted("run -d --name web --pod group {} {}", image, idle));
     podman.require(formatted("run -d --name db --pod group {} {}", image, idle));
     const Pod pod = podman.pod_of("web");
+    podman.node().require_result(default_cache, pod);
     CHECK(podman.pod_of("db").v4 == pod.v4);
     const EchoServer server = value_of(EchoServer::start(*pod.space, {{*pod.v4, 7}}));
     CHECK(value_of(exchange_tcp(podman.lab().gateway(1), {.to = {podman.lab().uplink(1).node4(), 8080}})) ==

@@ -3,6 +3,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <thread>
 
+#include "loader/base/file.h"
 #include "tests/harness/capture.h"
 #include "tests/harness/require.h"
 #include "tests/harness/traffic.h"
@@ -56,6 +57,70 @@ TEST_CASE("C12 C61 D47: pods of each IPAM plugin leave by their uplink, with the
   for (const auto& [name, pod] : std::map(lab->pods())) value_of(lab->del_pod(name));
   REQUIRE_CLEAN(*lab);
   value_of(lab->start_agent());
+  REQUIRE_CLOSED(*lab);
+}
+
+TEST_CASE(
+    "C13: what was deleted while the agent was down is gone when it starts, and who has the address by now stays") {
+  auto lab = lab_with_agent({.uplinks = 2});
+  PodOptions options;
+  options.uplink = 2;
+  options.patch = R"({"runtimeConfig":{"ips":["10.2.1.77","fd00:2::1:77"]}})";
+  const IpAddress outside = IpAddress::parse(outside4).value();
+  value_of(lab->add_pod("first", options));
+  options.patch.clear();
+  const Pod bystander = value_of(lab->add_pod("bystander", options));
+  value_of(lab->agent().kill_hard());
+  const pdl_pod before = value_of(lab->tables()).pods.find(*bystander.v4).value().value();
+  value_of(lab->del_pod("first"));
+  options.patch = R"({"runtimeConfig":{"ips":["10.2.1.77","fd00:2::1:77"]}})";
+  const Pod second = value_of(lab->add_pod("second", options));
+  const auto entry_of_second = [&] { return value_of(lab->tables()).pods.find(*second.v4).value().value(); };
+  const pdl_pod made = entry_of_second();
+
+  value_of(lab->start_agent());
+  CHECK(value_of(value_of(lab->tables()).pods.entries()).size() == 4);
+  CHECK(entry_of_second().owner == made.owner);
+  CHECK(entry_of_second().veth == made.veth);
+  CHECK(value_of(lab->tables()).pods.find(*bystander.v4).value().value().owner == before.owner);
+  for (const Pod& pod : {second, bystander}) {
+    value_of(lab->check_pod(pod.name));
+    require_leaves_by_its_own(*lab, pod, outside);
+  }
+  REQUIRE_CLOSED(*lab);
+}
+
+TEST_CASE("C66: an agent that stops, or unloads, takes nothing away that DEL and the next ADD need") {
+  auto lab = lab_with_agent({.uplinks = 2});
+  // As an installation has it: the plugins and the list beside the agent's own files.
+  const std::string net_d = lab->folder() + "/net.d";
+  value_of(make_directories(net_d));
+  const auto list_all = [&] {
+    std::string all;
+    for (const std::string& folder : {net_d, lab->folder() + "/cni-bin"}) {
+      for (const std::string& name : value_of(list_directory(folder))) all += formatted("{}/{}\n", folder, name);
+    }
+    return all;
+  };
+  PodOptions options;
+  options.uplink = 2;
+  value_of(write_file_atomically(net_d + "/10-pods.conflist", lab->pod_config(options)));
+  for (const char* plugin : {"poduplink", "poduplink-ipam"})
+    value_of(write_file_atomically(lab->folder() + "/cni-bin/" + plugin,
+                                   value_of(read_file(program_folder() + "/" + plugin)), 0755));
+  const std::string before = list_all();
+  value_of(lab->add_pod("first", options));
+  value_of(lab->add_pod("second", options));
+  value_of(lab->agent().stop());
+  CHECK(list_all() == before);
+  value_of(lab->del_pod("first"));
+  value_of(lab->add_pod("third", options));
+  value_of(lab->check_pod("third"));
+  CHECK(value_of(lab->unload_agent()).ok());
+  CHECK(list_all() == before);
+  value_of(lab->del_pod("second"));
+  value_of(lab->del_pod("third"));
+  REQUIRE_CLEAN(*lab);
   REQUIRE_CLOSED(*lab);
 }
 

@@ -266,3 +266,27 @@ TEST_CASE("O1 O5 P4: MAC and address are taken from capabilities in either casin
   }
   REQUIRE_CLOSED(*lab);
 }
+
+TEST_CASE("O1 O5: ipRanges of the runtime reach Debian's host-local, in the casing of either kind of runtime") {
+  auto lab = lab_with_agent({.uplinks = 2});
+  for (
+      const std::string ranges :
+      {R"({"ipRanges":[[{"subnet":"10.2.0.0/16","rangeStart":"10.2.2.70","rangeEnd":"10.2.2.79","gateway":"10.2.0.1"}]]})",
+       R"({"IPRanges":[[{"Subnet":"10.2.0.0/16","RangeStart":"10.2.2.70","RangeEnd":"10.2.2.79","Gateway":"10.2.0.1"}]]})"}) {
+    INFO(ranges);
+    PodOptions options;
+    options.ipam = Ipam::host_local;
+    options.uplink = 2;
+    options.patch =
+        R"({"capabilities":{"ipRanges":true},"ipam":{"ranges":null,"routes":null},"runtimeConfig":)" + ranges + "}";
+    const Pod pod = value_of(lab->add_pod("p", options));
+    CHECK(pod.v4->text().starts_with("10.2.2.7"));
+    CHECK_FALSE(pod.v6);
+    value_of(lab->check_pod("p"));
+    const Outside outside = value_of(Outside::watch(*lab));
+    CHECK(value_of(exchange_udp(*pod.space, {.to = Outside::echo(Family::v4)})) == "poduplink");
+    for (const auto& [number, count] : outside.count_from(*pod.v4)) CHECK((count > 0) == (number == 2));
+    value_of(lab->del_pod("p"));
+  }
+  REQUIRE_CLOSED(*lab);
+}

@@ -141,7 +141,7 @@ TEST_CASE("Q3 J14 C26 C9 C46 D53 G9: ADD is killed at any step, and DEL or GC le
   }
 }
 
-TEST_CASE("Q3 J14 K11 C8: DEL fails or is killed at any step, and another DEL, or GC, leaves nothing") {
+TEST_CASE("Q3 J14 K11 C8 C45: DEL fails or is killed at any step, and another DEL, or GC, leaves nothing") {
   StandIn node;
   const auto [by, mode] = GENERATE(table<Cleaner, std::string>({{Cleaner::del, "netfilter"}, {Cleaner::gc, "fast"}}));
   const Pod pod = make_pod(node, mode);

@@ -412,7 +412,13 @@ TEST_CASE("J9 C59: the pod's MTU is the least of its uplinks, or less where the 
   CHECK_THAT(mtu(""), ContainsSubstring("mtu 1400"));
   CHECK_THAT(mtu(R"({"mtu":1300})"), ContainsSubstring("mtu 1300"));
   CHECK_THAT(mtu(R"({"mtu":9001})"), ContainsSubstring("mtu 1400"));
-  CHECK_THAT(mtu(R"({"mtu":1279})"), ContainsSubstring("'mtu': 1279"));
+  CHECK_THAT(mtu(R"({"mtu":0})"), ContainsSubstring("mtu 1400"));
+  CHECK_THAT(mtu(R"({"mtu":65535})"), ContainsSubstring("mtu 1400"));
+  for (const char* value : {"1279", "67", "65536", "-1", "1400.5", "\"1400\""})
+    CHECK_THAT(mtu(formatted(R"({{"mtu":{}}})", value)), ContainsSubstring(formatted("'mtu': {}", value)));
+  const std::string only_v4 = R"({"ipam":{"result":{"ips":[{"address":"10.1.9.7/16","gateway":"10.1.0.1"}],)"
+                              R"("interfaces":[{"name":"eth1"}]}},"mtu":68})";
+  CHECK_THAT(mtu(only_v4), ContainsSubstring("mtu 68"));
 }
 
 TEST_CASE("D60 C62: an uplink that comes a moment later is waited for") {
