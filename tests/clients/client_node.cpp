@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -44,6 +45,18 @@ std::vector<std::string> cgroup_roots() {
     if (words >> device >> place >> type && (type == "cgroup" || type == "cgroup2")) roots.push_back(place);
   }
   return roots;
+}
+
+// All that are in this cgroup and those below.
+void end_processes(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.is_directory(error)) end_processes(entry.path());
+  }
+  std::istringstream processes(read_file(folder + "/cgroup.procs").value_or(""));
+  for (pid_t process = 0; processes >> process;) {
+    if (process > 0) ::kill(process, SIGKILL);  // 0: of another PID namespace
+  }
 }
 
 // Innermost first. True where nothing is left.
@@ -93,12 +106,14 @@ ClientNode::ClientNode(unsigned uplinks) {
 }
 
 ClientNode::~ClientNode() {
-  for (const std::string& root : cgroup_roots()) {
-    // A cgroup is busy until the kernel has reaped its last process.
-    if (!eventually([&] { return remove_cgroup(root + cgroup()); })) {
-      UNSCOPED_INFO("left behind: " << root << cgroup());
-      CHECK(false);
-    }
+  std::vector<std::string> groups;
+  for (const std::string& root : cgroup_roots()) groups.push_back(root + cgroup());
+  // Of a test that has failed.
+  for (const std::string& group : groups) end_processes(group);
+  // A cgroup is busy until the kernel has reaped its last process.
+  if (!eventually([&] { return std::ranges::all_of(groups, &remove_cgroup); }, std::chrono::seconds(20))) {
+    UNSCOPED_INFO("left behind: " << cgroup() << " below " << lines_of(groups));
+    CHECK(false);
   }
 }
 
@@ -197,15 +212,17 @@ std::vector<std::string> ClientNode::ipam_calls() const {
 
 void ClientNode::require_clean(const std::vector<std::string>& helpers) const {
   std::string others;
-  const bool ended = eventually([&] {
-    others.clear();
-    std::istringstream processes(value_of(other_processes()));
-    for (std::string one; std::getline(processes >> std::ws, one, ',');) {
-      const std::string name = one.substr(one.find(' ') + 1);
-      if (name != "poduplinkd" && std::ranges::find(helpers, name) == helpers.end()) others += one + "\n";
-    }
-    return others.empty();
-  });
+  const bool ended = eventually(
+      [&] {
+        others.clear();
+        std::istringstream processes(value_of(other_processes()));
+        for (std::string one; std::getline(processes >> std::ws, one, ',');) {
+          const std::string name = one.substr(one.find(' ') + 1);
+          if (name != "poduplinkd" && std::ranges::find(helpers, name) == helpers.end()) others += one + "\n";
+        }
+        return others.empty();
+      },
+      std::chrono::seconds(20));
   INFO("processes: " << others);
   REQUIRE(ended);
   REQUIRE_CLEAN(*lab_);
