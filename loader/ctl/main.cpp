@@ -1,51 +1,174 @@
 // SPDX-License-Identifier: Apache-2.0
-// poduplinkctl: the operator's command.
+// poduplinkctl: the operator's command. Options, output and exit codes; what is found out is in the other files.
+#include <unistd.h>
+
 #include <cstdio>
-#include <optional>
+#include <cstdlib>
+#include <functional>
 #include <string>
+#include <thread>
 
 #include <CLI/CLI.hpp>
 
-#include "loader/base/file.h"
-#include "loader/config.h"
+#include "loader/ctl/commands.h"
+#include "loader/ctl/render.h"
 #include "loader/version.h"
+#include "maps/paths.h"
 
 namespace {
 
 using namespace poduplink;
+using namespace poduplink::ctl;
 
 // Exit codes.
 constexpr int all_is_well = 0;
 constexpr int something_is_wrong = 1;
 constexpr int wrong_usage = 2;
 
-// What poduplinkd would say of this file, every mistake on a line of its own.
-int check_config(const std::string& path) {
-  const Result<std::string> text = read_file(path);
-  if (!text) {
-    std::fprintf(stderr, "%s\n", text.error().message.c_str());
-    return something_is_wrong;
+struct CommandLine {
+  Settings settings{.pin_dir = default_pin_dir, .run_dir = default_run_dir};
+  std::string output = "table";
+  std::string colour = "auto";
+  double watch_seconds = 0;
+  std::string word;  // the command's own argument
+  ExplainQuestion question;
+  bool all = false;
+  bool follow = false;
+  std::function<int()> run;
+
+  [[nodiscard]] bool json() const { return output == "json"; }
+  [[nodiscard]] bool with_colour() const {
+    if (colour != "auto") return colour == "always";
+    return ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   }
-  const CheckedConfig checked = check_config_text(*text);
-  for (const std::string& problem : checked.problems) std::fprintf(stderr, "%s: %s\n", path.c_str(), problem.c_str());
-  if (!checked.problems.empty()) return something_is_wrong;
-  std::printf("%s: no mistakes\n", path.c_str());
-  return all_is_well;
+};
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+int report(const Error& error) {
+  std::fprintf(stderr, "poduplinkctl: %s\n", error.message.c_str());
+  return something_is_wrong;
+}
+
+int show(const CommandLine& line, const Result<View>& view) {
+  if (!view) return report(view.error());
+  print(line.json() ? as_json(*view, line.watch_seconds > 0) : as_table(*view, line.with_colour()));
+  return view->well ? all_is_well : something_is_wrong;
+}
+
+// Once, or with --watch again and again; the first time shows totals, the others rates.
+int show_rates(const CommandLine& line, const std::function<Result<View>(Rates&)>& look) {
+  Rates rates;
+  if (line.watch_seconds <= 0) return show(line, look(rates));
+  if (const auto first = look(rates); !first) return report(first.error());
+  const bool screen = !line.json() && ::isatty(STDOUT_FILENO) == 1;
+  for (;;) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(line.watch_seconds));
+    if (screen) print("\x1b[H\x1b[2J");
+    if (const int code = show(line, look(rates)); code != all_is_well) return code;
+    if (!screen && !line.json()) print("\n");
+    if (std::ferror(stdout) != 0) return all_is_well;  // whoever read has gone
+  }
+}
+
+int show_events(const CommandLine& line) {
+  const auto done = read_events(line.settings, line.follow, [&](const Json& event) {
+    print(line.json() ? as_json(View{.document = event}, true) : event_line(event) + "\n");
+    return std::ferror(stdout) == 0;
+  });
+  return done ? all_is_well : report(done.error());
+}
+
+CLI::App* add_command(CLI::App& app, CommandLine& line, const std::string& name, const std::string& what,
+                      std::function<int()> run) {
+  CLI::App* command = app.add_subcommand(name, what);
+  command->callback([&line, run = std::move(run)] { line.run = run; });
+  return command;
+}
+
+void add_watch(CLI::App* command, CommandLine& line) {
+  command->add_option("-w,--watch", line.watch_seconds, "show rates, every so many seconds (1 where none is said)")
+      ->expected(0, 1)
+      ->default_str("1")
+      ->check(CLI::Range(0.1, 3600.0));
+}
+
+void add_explain(CLI::App& app, CommandLine& line) {
+  CLI::App* explain =
+      add_command(app, line, "explain", "what would become of a packet of a pod, by the loaded programs; sends nothing",
+                  [&line] { return show(line, explain_view(line.settings, line.question)); });
+  ExplainQuestion& question = line.question;
+  explain->add_option("POD-ADDRESS", question.pod, "source address")->required();
+  explain->add_option("DESTINATION", question.destination, "destination address")->required();
+  explain->add_option("--proto", question.protocol, "protocol")
+      ->check(CLI::IsMember({"udp", "tcp", "icmp"}))
+      ->capture_default_str();
+  explain->add_option("--sport", question.source_port, "source port, of an echo request its identifier")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  explain->add_option("--dport", question.destination_port, "destination port")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  explain->add_option("--size", question.size, "octets with the IP header")->capture_default_str();
+  explain->add_flag("--fragmentable", question.fragmentable, "IPv4 without the don't-fragment bit");
+}
+
+void add_commands(CLI::App& app, CommandLine& line) {
+  add_command(app, line, "status", "the whole node at a glance, problems first",
+              [&line] { return show(line, status_view(line.settings)); });
+  add_command(app, line, "doctor", "everything that is not as it should be, what it means and what to do",
+              [&line] { return show(line, doctor_view(line.settings)); });
+  add_command(app, line, "pods", "pod addresses: uplink, gateway and its MAC, mode, veth, owner", [&line] {
+    return show(line, pods_view(line.settings, line.word));
+  })->add_option("WORD", line.word, "only those whose address, pod, container, uplink, gateway or veth has it");
+  add_watch(add_command(
+                app, line, "uplinks", "uplinks, how each was chosen or why refused, and their traffic",
+                [&line] { return show_rates(line, [&](Rates& rates) { return uplinks_view(line.settings, rates); }); }),
+            line);
+  add_command(app, line, "exempt", "destinations that the host's own routing decides",
+              [&line] { return show(line, exempt_view(line.settings)); });
+  CLI::App* stats = add_command(app, line, "stats", "what became of packets, by verdict", [&line] {
+    return show_rates(line, [&](Rates& rates) { return stats_view(line.settings, line.all, rates); });
+  });
+  stats->add_flag("-a,--all", line.all, "verdicts that never happened too");
+  add_watch(stats, line);
+  add_command(app, line, "events", "sampled drops since events were last read; reading takes them away", [&line] {
+    return show_events(line);
+  })->add_flag("-f,--follow", line.follow, "go on with those that come");
+  add_explain(app, line);
+  add_command(app, line, "check-config", "check an agent configuration without an agent",
+              [&line] { return show(line, check_config_view(line.word)); })
+      ->add_option("FILE", line.word, "configuration file")
+      ->required();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("poduplinkctl: looks at poduplink on this node");
+  CommandLine line;
+  CLI::App app(
+      "poduplinkctl: looks at poduplink on this node\n\nExit codes: 0 all is well, 1 something is wrong or "
+      "cannot be read, 2 wrong usage.");
   app.set_version_flag("--version", "poduplinkctl " + build_version());
   app.require_subcommand(1);
-  std::string config_path;
-  CLI::App* check = app.add_subcommand("check-config", "check an agent configuration without an agent");
-  check->add_option("FILE", config_path, "configuration file")->required();
+  app.fallthrough();
+  app.add_option("-o,--output", line.output, "table for people, json for programs")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  app.add_option("--color", line.colour, "auto: on a terminal, unless NO_COLOR is set")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+  app.add_option("--pin-dir", line.settings.pin_dir, "the agent's folder on bpffs")->capture_default_str();
+  app.add_option("--run-dir", line.settings.run_dir, "the agent's folder for locks, records and state")
+      ->capture_default_str();
+  add_commands(app, line);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? all_is_well : wrong_usage;
   }
-  return check_config(config_path);
+  return line.run();
 }

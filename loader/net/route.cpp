@@ -240,6 +240,22 @@ Result<std::vector<Route>> dump_routes(Netlink& netlink) {
   return routes;
 }
 
+Result<Route> find_route(Netlink& netlink, const RouteQuestion& question) {
+  rtmsg header{};
+  header.rtm_family = static_cast<unsigned char>(question.destination.address_family());
+  header.rtm_dst_len = static_cast<unsigned char>(question.destination.bits());
+  header.rtm_src_len = static_cast<unsigned char>(question.source.bits());
+  Message message(RTM_GETROUTE, 0, header);
+  message.put_address(RTA_DST, question.destination);
+  message.put_address(RTA_SRC, question.source);
+  if (question.incoming != 0) message.put_u32(RTA_IIF, static_cast<std::uint32_t>(question.incoming));
+  std::optional<Route> found;
+  const auto asked = netlink.query(message, [&](const nlmsghdr* answer) { found = parse_route(answer); });
+  if (!asked) return fail_within(asked.error(), "route to " + question.destination.text());
+  if (!found) return fail_errno(ENETUNREACH, "route to {}", question.destination.text());
+  return *found;
+}
+
 Result<> add_route(Netlink& netlink, const Route& route) {
   return send_route(netlink, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route);
 }

@@ -51,6 +51,14 @@ struct Route {
 Route parse_route(const nlmsghdr* message);
 // All tables, both families, without cached ones.
 Result<std::vector<Route>> dump_routes(Netlink& netlink);
+// The way of a packet that comes in by an interface (0: that the host itself sends), as the kernel's routing decides it
+// now. Errors: EHOSTUNREACH and ENETUNREACH where there is none, EINVAL where the source may not come in there.
+struct RouteQuestion {
+  IpAddress destination;
+  IpAddress source;
+  int incoming = 0;
+};
+Result<Route> find_route(Netlink& netlink, const RouteQuestion& question);
 // Errors: EEXIST where the same route is there (callers decide if that is one of theirs), ENETUNREACH for a gateway
 // without a route.
 Result<> add_route(Netlink& netlink, const Route& route);

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loader/ctl/render.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+namespace poduplink::ctl {
+namespace {
+
+constexpr std::string_view gap = "  ";
+
+std::string_view colour_code(Tone tone) {
+  switch (tone) {
+    case Tone::good:
+      return "\x1b[32m";
+    case Tone::warning:
+      return "\x1b[33m";
+    case Tone::bad:
+      return "\x1b[31m";
+    case Tone::plain:
+      break;
+  }
+  return {};
+}
+
+std::string coloured(std::string text, Tone tone, bool colour) {
+  const std::string_view code = colour ? colour_code(tone) : std::string_view();
+  if (code.empty()) return text;
+  return std::string(code) + text + "\x1b[0m";
+}
+
+// What a terminal shows: octets that continue a UTF-8 sequence take no place of their own.
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char octet) { return (static_cast<unsigned char>(octet) & 0xc0U) != 0x80U; }));
+}
+
+// Texts come from files and other programs: nothing in them may steer a terminal.
+std::string printable(std::string text) {
+  for (char& octet : text) {
+    const auto value = static_cast<unsigned char>(octet);
+    if (value < 0x20 || value == 0x7f) octet = '?';
+  }
+  return text;
+}
+
+std::string text_of(const Json& row, const Column& column) {
+  const auto found = row.find(column.key);
+  return found == row.end() ? "-" : printable(cell_text(*found));
+}
+
+void add_cell(std::string& line, const std::string& text, const Column& column, std::size_t width, bool last,
+              bool colour) {
+  const std::string padding(width - width_of(text), ' ');
+  const std::string cell = coloured(text, column.tone != nullptr ? column.tone(text) : Tone::plain, colour);
+  line += column.right ? padding + cell : cell;
+  if (last) return;
+  if (!column.right) line += padding;
+  line += gap;
+}
+
+std::string section_text(const Section& section, bool colour) {
+  if (section.rows.empty()) return section.none.empty() ? std::string() : section.none + "\n";
+  std::vector<std::size_t> widths;
+  for (const Column& column : section.columns) {
+    std::size_t width = width_of(column.title);
+    for (const Json& row : section.rows) width = std::max(width, width_of(text_of(row, column)));
+    widths.push_back(width);
+  }
+  std::string text = section.title.empty() ? std::string() : section.title + "\n";
+  const auto add_line = [&](const auto& cell, bool with_tone) {
+    std::string line;
+    for (std::size_t i = 0; i < section.columns.size(); ++i) {
+      const bool last = i + 1 == section.columns.size();
+      add_cell(line, cell(section.columns[i]), section.columns[i], widths[i], last, colour && with_tone);
+    }
+    text += line + "\n";
+  };
+  add_line([](const Column& column) { return column.title; }, false);
+  for (const Json& row : section.rows) add_line([&](const Column& column) { return text_of(row, column); }, true);
+  return text;
+}
+
+}  // namespace
+
+Tone tone_of_state(std::string_view state) {
+  constexpr std::array good{std::string_view("up"), std::string_view("ready"), std::string_view("attached")};
+  constexpr std::array bad{std::string_view("down"), std::string_view("missing"), std::string_view("refused"),
+                           std::string_view("absent"), std::string_view("silent")};
+  if (std::ranges::find(good, state) != good.end()) return Tone::good;
+  if (std::ranges::find(bad, state) != bad.end()) return Tone::bad;
+  return Tone::plain;
+}
+
+std::string cell_text(const Json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (value.is_string()) return value.get<std::string>().empty() ? "-" : value.get<std::string>();
+  if (!value.is_array()) return value.dump();
+  std::string text;
+  for (const Json& item : value) text += (text.empty() ? "" : ", ") + cell_text(item);
+  return text.empty() ? "-" : text;
+}
+
+std::string as_table(const View& view, bool colour) {
+  std::string text;
+  for (const Remark& remark : view.remarks) text += coloured(printable(remark.text), remark.tone, colour) + "\n";
+  for (const Section& section : view.sections) {
+    const std::string part = section_text(section, colour);
+    if (!text.empty() && !part.empty()) text += "\n";
+    text += part;
+  }
+  return text;
+}
+
+std::string as_json(const View& view, bool one_line) {
+  // Names that are no UTF-8 (interfaces may have any octets) are shown with replacement characters.
+  return view.document.dump(one_line ? -1 : 2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace poduplink::ctl

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Views as text.
+#pragma once
+
+#include <string>
+
+#include "loader/ctl/view.h"
+
+namespace poduplink::ctl {
+
+// Remarks, then tables with aligned columns. `colour`: with ANSI colours, for terminals.
+std::string as_table(const View& view, bool colour);
+
+// The document, indented; on one line where it is one of a stream.
+std::string as_json(const View& view, bool one_line);
+
+// What a cell shows of a value: "-" for null, "yes" and "no", the items of a list behind each other.
+std::string cell_text(const Json& value);
+
+}  // namespace poduplink::ctl
