@@ -74,6 +74,20 @@ class Containerd {
 
   void kill(const std::string& name) { call({"task", "kill", "-s", "KILL", name}); }
 
+  // Of a container that runs, or has not come to it.
+  void remove(const std::string& name) {
+    Outcome outcome;
+    const bool removed = eventually(
+        [&] {
+          outcome = try_call({"task", "rm", "-f", name});
+          return outcome.ok();
+        },
+        std::chrono::seconds(20));
+    INFO("ctr task rm: " << outcome.text());
+    REQUIRE(removed);
+    call({"container", "rm", name});
+  }
+
   void close() {
     value_of(daemon_.signal(SIGTERM));
     CHECK(daemon_.wait(std::chrono::seconds(10)) == 0);
@@ -205,10 +219,7 @@ TEST_CASE("K3 C4 C9 G8: ctr run -d never sends DEL: the agent takes the entries 
     require_steered(containerd.lab(), pod);
   }
   REQUIRE(entries_of(containerd.lab()) == 2);
-  containerd.kill("web");
-  REQUIRE(eventually([&] { return containerd.process_of("web") == 0; }));
-  static_cast<void>(containerd.try_call({"task", "rm", "web"}));
-  containerd.call({"container", "rm", "web"});
+  containerd.remove("web");
 
   // Nobody called DEL. The veth went with the namespace, and the agent sees that.
   REQUIRE(eventually([&] { return entries_of(containerd.lab()) == 0; }, std::chrono::seconds(10)));
@@ -230,10 +241,7 @@ TEST_CASE("K3 C4 C9 G8: ctr run -d never sends DEL: the agent takes the entries 
   const Outcome again = containerd.try_call(containerd.run_line("web", "-d"));
   CHECK_FALSE(again.ok());
   CHECK_THAT(again.err, ContainsSubstring("default-web"));
-  static_cast<void>(containerd.try_call({"task", "kill", "-s", "KILL", "web"}));
-  REQUIRE(eventually([&] { return containerd.process_of("web") == 0; }));
-  static_cast<void>(containerd.try_call({"task", "rm", "web"}));
-  static_cast<void>(containerd.try_call({"container", "rm", "web"}));
+  containerd.remove("web");
 
   // What a runtime that knows 1.1.0 sends when it has no container.
   PodOptions collected = network(2, mode).pod;
