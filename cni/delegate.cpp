@@ -61,7 +61,7 @@ CniResult<std::string> Ipam::run(const Changes& changes, std::chrono::millisecon
 
 CniResult<std::string> Ipam::run_with(const std::string& input, const Changes& changes,
                                       std::chrono::milliseconds timeout, bool stoppable) const {
-  const std::string who = "ipam " + type_;
+  const std::string who = one_line("ipam " + type_);
   // A signal ends the plugin with its process group, and what the verb has left to do is done.
   hold_signals();
   auto outcome = run_process({path_, environment_with(changes), input, timeout, stoppable});

@@ -58,7 +58,7 @@ CniResult<NetworkConfig> NetworkConfig::parse(std::string raw) {
   if (!is_valid_identifier(*name)) return root.fault("name", "has characters that are not allowed");
   if (!*version || !is_supported_version(**version)) {
     CniError error{cni_code::incompatible_version,
-                   *version ? formatted("cniVersion \"{}\" is not supported", **version)
+                   *version ? one_line(formatted("cniVersion \"{}\" is not supported", **version))
                             : "key 'cniVersion' is missing, which means a version before 0.3.0",
                    formatted("supported versions: {}", supported_versions_text())};
     return CniFailure(std::move(error));

@@ -41,12 +41,12 @@ inline constexpr unsigned internal = 199;         // a fault of the program itse
 
 struct [[nodiscard]] CniError {
   unsigned code = cni_code::internal;  // 1 to 4294967295
-  std::string msg;                     // one line
+  std::string msg;                     // one line; of another plugin's error: what it is
   std::string details;                 // may be empty
 
   // Puts what was being done before the message.
   CniError within(const std::string& context) && {
-    msg = context + ": " + msg;
+    msg = one_line(context) + ": " + msg;
     return std::move(*this);
   }
   CniError with_details(std::string text) && {
@@ -63,10 +63,13 @@ using CniFailure = std::unexpected<CniError>;
 // cni_fail(cni_code::bad_config, "key 'mtu': {} is not …", text)
 template <typename... Args>
 [[nodiscard]] CniFailure cni_fail(unsigned code, fmt::format_string<Args...> text, Args&&... args) {
-  return CniFailure(CniError{code, poduplink::formatted_args(text, fmt::make_format_args(args...)), {}});
+  return CniFailure(CniError{code, one_line(poduplink::formatted_args(text, fmt::make_format_args(args...))), {}});
 }
 
-inline CniError cni_error(unsigned code, Error error) { return {code, std::move(error.message), {}}; }
+inline CniError cni_error(unsigned code, Error error) {
+  error.message = one_line(error.message);
+  return {code, std::move(error.message), {}};
+}
 
 // An error without an errno of a base function, or its value, under a CNI code.
 template <typename T>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include <fmt/core.h>
 
@@ -16,5 +17,8 @@ template <typename... Args>
 [[nodiscard]] std::string formatted(fmt::format_string<Args...> text, Args&&... args) {
   return poduplink::formatted_args(text, fmt::make_format_args(args...));
 }
+
+// The text with its control characters written out ("\\n", "\\x1b"): what came from outside must not break a line.
+std::string one_line(std::string_view text);
 
 }  // namespace poduplink

@@ -35,7 +35,8 @@ inline void require(bool so, std::string_view what, std::string_view seen = {}) 
 // fault, and a document that is read as the same.
 inline void require_refusal(const CniError& error, std::initializer_list<unsigned> codes) {
   require(std::ranges::find(codes, error.code) != codes.end(), "a code of this parser", error.msg);
-  require(!error.msg.empty() && error.msg.find('\n') == std::string::npos, "a message of one line", error.msg);
+  const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; };
+  require(!error.msg.empty() && std::ranges::none_of(error.msg, is_control), "a message of one line", error.msg);
   const auto says = [&](std::string_view text) { return error.msg.find(text) != std::string::npos; };
   if (error.code == cni_code::bad_config || error.code == cni_code::unsupported_field)
     require(says("key '"), "the message names the key", error.msg);

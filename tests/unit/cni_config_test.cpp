@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -214,4 +215,26 @@ TEST_CASE("B12: dns of the configuration is read") {
   CHECK(configured_dns(config_of(R"("dns":{})"))->empty());
   CHECK(configured_dns(config_of(R"("dns":{"domain":"example"})"))->domain == "example");
   CHECK(configured_dns(config_of(R"("dns":{"search":"x"})")).error().code == 7);
+}
+
+TEST_CASE("F9: what comes from outside breaks no line of a message") {
+  const std::string hostile = "a\nb\x1b[1m\x7f\t\r";
+  CHECK(one_line(hostile) == R"(a\nb\x1b[1m\x7f\x09\x0d)");
+  CHECK(one_line("Zürich") == "Zürich");
+  const auto is_one_line = [](const CniError& error) {
+    return std::ranges::none_of(error.msg, [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; });
+  };
+  // Whatever makes an error: a format, an error of a base function, a context, a version.
+  CHECK(is_one_line(cni_fail(cni_code::bad_config, "key '{}'", hostile).error()));
+  CHECK(is_one_line(cni_error(cni_code::state, Error{0, hostile})));
+  CHECK(is_one_line(CniError{cni_code::state, "no", {}}.within(hostile)));
+  const auto version = NetworkConfig::parse(R"({"name":"n","cniVersion":"1\n2\u0007"})");
+  REQUIRE_FALSE(version);
+  CHECK(is_one_line(version.error()));
+  const NetworkConfig config = config_of(R"("sub":{"a\nb":1})");
+  const auto key = config.root().section("sub");
+  REQUIRE(key);
+  const auto known = (*key)->only({"c"});
+  REQUIRE_FALSE(known);
+  CHECK(is_one_line(known.error()));
 }
