@@ -22,7 +22,9 @@ namespace {
 // The agent looks every 3 s; a machine that is busy may take its time.
 constexpr std::chrono::seconds patience{20};
 
-bool mended(const std::function<bool()>& test) { return eventually(test, patience); }
+bool mended(const auto& test) {
+  return eventually([&] { return test(); }, patience);
+}
 
 unsigned answers_to_hangup(const Lab& lab) {
   const std::string log = read_file(lab.folder() + "/agent.log").value_or("");

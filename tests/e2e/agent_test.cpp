@@ -278,7 +278,7 @@ TEST_CASE("By clsact, ours stand behind a foreign filter whose priority the kern
   value_of(lab->node().run_ok(
       {"tc", "filter", "add", "dev", "eth1", "ingress", "bpf", "direct-action", "object-pinned", path}));
   REQUIRE(programs_on(*lab, "eth1", TcHook::ingress).size() == 1);
-  value_of(lab->accept_changes());
+  value_of(lab->accept_changes({"eth1"}));
   Agent agent;
   start_with(agent, *lab, {"--force-clsact"});
   const Names names = programs_on(*lab, "eth1", TcHook::ingress);
@@ -288,7 +288,7 @@ TEST_CASE("By clsact, ours stand behind a foreign filter whose priority the kern
   REQUIRE(value_of(lab->unload_agent()).ok());
   CHECK(programs_on(*lab, "eth1", TcHook::ingress).size() == 1);
   value_of(lab->node().run_ok({"tc", "qdisc", "del", "dev", "eth1", "clsact"}));
-  value_of(lab->accept_changes());
+  value_of(lab->accept_changes({"eth1"}));
   value_of(remove_file(path));
   REQUIRE_CLOSED(*lab);
 }
@@ -303,7 +303,7 @@ TEST_CASE("By clsact, foreign filters and a qdisc that is not ours stay, and our
     value_of(set_bpf_filter(
         netlink,
         {.link = index, .hook = hook, .priority = 10, .handle = 1, .program_fd = foreign.get(), .name = "foreign"}));
-  value_of(lab->accept_changes());
+  value_of(lab->accept_changes({"eth1"}));
   Agent agent;
   start_with(agent, *lab, {"--force-clsact"});
   CHECK(programs_on(*lab, "eth1", TcHook::ingress) == Names{"foreign", "uplink_ingress"});
@@ -326,6 +326,6 @@ TEST_CASE("By clsact, foreign filters and a qdisc that is not ours stay, and our
   CHECK(value_of(ingress_qdisc(netlink, index)) == IngressQdisc::clsact);
   CHECK(value_of(ingress_qdisc(netlink, index_of(*lab, "eth2"))) == IngressQdisc::none);
   value_of(delete_clsact(netlink, index));
-  value_of(lab->accept_changes());
+  value_of(lab->accept_changes({"eth1"}));
   REQUIRE_CLOSED(*lab);
 }

@@ -85,7 +85,7 @@ TEST_CASE("H7: a full map is named, and the pod that did not fit leaves nothing"
         R"({{"interfaces":[{{"name":"eth2"}}],"ips":[{{"address":"10.2.9.{}/16","gateway":"10.2.0.1"}}]}})", host);
     value_of(node->add_pod(std::string("p") + host, stub_pod(result)));
   }
-  value_of(node->accept_changes());
+  value_of(node->accept_changes({"pdl"}));
   const Pod pod = value_of(node.make_pod("late", stub_pod(dual)));
   node.forget_calls();
   const PluginAnswer answer = value_of(node->call("ADD", pod));
@@ -101,7 +101,7 @@ TEST_CASE("H7: a full map is named, and the pod that did not fit leaves nothing"
   CHECK(value_of(node->call("DEL", pod)).ok());
   value_of(node->del_pod("p2"));
   // The lab compares with the node as it was before the two.
-  value_of(node->accept_changes());
+  value_of(node->accept_changes({"pdl"}));
 }
 
 TEST_CASE("pins that are missing or wrong are named before the IPAM plugin is asked") {
@@ -196,10 +196,10 @@ TEST_CASE("H7 J12: a failure at any step undoes those before it") {
   const std::string veth = host_veth_name(id_of(pod));
   SECTION("the host veth's name is taken") {
     value_of(node->node().ip("link add " + veth + " type veth peer name other0"));
-    value_of(node->accept_changes());
+    value_of(node->accept_changes({veth, "other0"}));
     CHECK(refused(node, pod).code == 105);
     value_of(node->node().ip("link delete " + veth));
-    value_of(node->accept_changes());
+    value_of(node->accept_changes({veth, "other0"}));
   }
   SECTION("the record cannot be written") {
     value_of(write_file_atomically(records_dir(node->run_dir()), "a file, no folder"));
@@ -210,12 +210,12 @@ TEST_CASE("H7 J12: a failure at any step undoes those before it") {
   }
   SECTION("the address has a host route by another interface") {
     value_of(node->node().ip("route add 10.1.9.7/32 dev eth3"));
-    value_of(node->accept_changes());
+    value_of(node->accept_changes({"10.1.9.7"}));
     const PluginAnswer answer = refused(node, pod);
     CHECK(answer.code == 106);
     CHECK_THAT(answer.message, ContainsSubstring("10.1.9.7/32"));
     value_of(node->node().ip("route delete 10.1.9.7/32 dev eth3"));
-    value_of(node->accept_changes());
+    value_of(node->accept_changes({"10.1.9.7"}));
   }
   SECTION("a route does not fit into the container") {
     value_of(pod.space->ip("route add 203.0.113.0/24 dev lo metric 5"));

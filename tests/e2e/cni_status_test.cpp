@@ -148,7 +148,7 @@ TEST_CASE("S2: STATUS is 50 where no uplink could carry a pod") {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!settled() && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    value_of(node->accept_changes());
+    value_of(node->accept_changes({"eth1"}));
   }
   SECTION("none is managed, but for transit") {
     forget_uplink(node, "eth1");

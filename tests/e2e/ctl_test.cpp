@@ -74,7 +74,7 @@ TEST_CASE("status: each fault of a node is a problem, by name, and exit code 1")
   // Nobody repairs now: a hook of ours that somebody takes away.
   value_of(remove_file(lab->pin_dir() + "/v1/links/if" + std::to_string(link_index(lab->node(), "eth1")) + "-ingress"));
   CHECK(eventually([&] { return problem("uplink_ingress is not attached to eth1"); }));
-  value_of(lab->accept_changes());
+  value_of(lab->accept_changes({"eth2"}));
   REQUIRE_CLOSED(*lab);
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("pods: every address with its pod, uplink, gateway, veth and owner, as
       [&] { return row_with(ctl_json(*lab, {"pods"}), "address", web.v4->text()).at("uplink") == "gone0"; }));
   value_of(lab->node().ip("link set gone0 down\nlink set gone0 name eth2\nlink set eth2 up"));
   for (const char* name : {"web", "plain"}) value_of(lab->del_pod(name));
-  value_of(lab->accept_changes());
+  value_of(lab->accept_changes({"eth2"}));
   REQUIRE_CLOSED(*lab);
 }
 
@@ -213,7 +213,7 @@ TEST_CASE("uplinks: how each was chosen or why refused, its pods and its traffic
   value_of(lab->node().ip("link set eth2 down"));
   CHECK(eventually([&] { return row_with(ctl_json(*lab, {"uplinks"}), "name", "eth2").at("state") == "down"; }));
   value_of(lab->del_pod("pod"));
-  value_of(lab->accept_changes());
+  value_of(lab->accept_changes({"eth2"}));
   REQUIRE_CLOSED(*lab);
 }
 

@@ -201,7 +201,7 @@ TEST_CASE(
     }
     value_of(lab.del_pod("fast"));
     value_of(lab.del_pod("netfilter"));
-    value_of(lab.accept_changes());
+    value_of(lab.accept_changes({"eth2"}));
     REQUIRE_CLOSED(lab);
   }
 }

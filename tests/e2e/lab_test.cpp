@@ -54,8 +54,11 @@ TEST_CASE("What a test changes on the node is found") {
   REQUIRE_CLEAN(*lab);
   value_of(
       lab->node().ip("link set eth2 mtu 1300\nrule add from 10.2.1.1 table 7\nlink add pdl0 type veth peer name pdl1\n"
-                     "route add 203.0.113.0/24 via 10.2.0.1\nneighbour add proxy fd00:2::9 dev eth2"));
-  value_of(lab->node().sysctl({"net.ipv4.conf.eth2.rp_filter=1"}));
+                     "route add 203.0.113.0/24 via 10.2.0.1\nneighbour add proxy fd00:2::9 dev eth2\n"
+                     "link set eth1 txqueuelen 7\naddress add 10.2.0.11/16 dev eth2\n"
+                     "neighbour add 10.2.0.99 lladdr 02:00:00:00:00:99 dev eth2 nud permanent"));
+  value_of(lab->node().sysctl({"net.ipv4.conf.eth2.rp_filter=1", "net.ipv4.neigh.eth2.gc_stale_time=7"}));
+  value_of(lab->node().run_ok({"tc", "qdisc", "add", "dev", "eth2", "clsact"}));
   value_of(write_file_atomically(lab->ipam_dir("host-local") + "-10.2.2.1", "x"));
   const auto found = lab->leftovers();
   CHECK(mentions(found, "changed: link eth2"));
@@ -63,7 +66,17 @@ TEST_CASE("What a test changes on the node is found") {
   CHECK(mentions(found, "left behind: link pdl0"));
   CHECK(mentions(found, "left behind: route"));
   CHECK(mentions(found, "left behind: proxy"));
-  CHECK(mentions(found, "changed: sysctl ipv4/eth2/rp_filter"));
+  CHECK(mentions(found, "changed: link eth1"));
+  CHECK(mentions(found, "left behind: address 10.2.0.11/16 on eth2"));
+  CHECK(mentions(found, "left behind: neighbour"));
+  CHECK(mentions(found, "left behind: group ff02::1:ff00:9 on eth2"));
+  CHECK(mentions(found, "left behind: qdisc clsact on eth2"));
+  CHECK(mentions(found, "changed: sysctl ipv4/conf/eth2/rp_filter"));
+  CHECK(mentions(found, "changed: sysctl ipv4/neigh/eth2/gc_stale_time"));
+  // What is accepted is no more.
+  value_of(lab->accept_changes({"eth2"}));
+  CHECK_FALSE(mentions(lab->leftovers(), "eth2"));
+  CHECK(mentions(lab->leftovers(), "changed: link eth1"));
   CHECK(mentions(found, "reservation"));
   REQUIRE_FALSE(lab->close().empty());
 }

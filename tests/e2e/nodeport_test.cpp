@@ -148,7 +148,7 @@ TEST_CASE("D20, D21: rp_filter off, strict or loose on the primary, and what str
     set("eth0", value);
     set("eth2", value);
     set("default", value);  // the pod's veth
-    value_of(lab->accept_changes());
+    value_of(lab->accept_changes({"rp_filter"}));
     outside.clear();
     value_of(lab->start_agent(config));
     // Strict became loose where pods are homed; the primary, which nobody listed, keeps what it had.

@@ -5,11 +5,13 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <thread>
 
 #include "loader/base/file.h"
@@ -184,7 +186,8 @@ Result<> Lab::build() {
     PDL_TRY(wait_until_up(node_, uplink(number).name()));
     PDL_TRY(wait_until_up(gateway(number), "eth0"));
   }
-  return accept_changes();
+  PDL_TRY_ASSIGN(before_, take_snapshot(node_, uplink_names()));
+  return {};
 }
 
 Result<> Lab::build_uplink(unsigned number) {
@@ -233,8 +236,14 @@ Result<const Namespace*> Lab::add_namespace(const std::string& name) {
   return &others_.at(name);
 }
 
-Result<> Lab::accept_changes() {
-  PDL_TRY_ASSIGN(before_, take_snapshot(node_, uplink_names()));
+Result<> Lab::accept_changes(const std::vector<std::string>& about) {
+  PDL_TRY_ASSIGN(const Snapshot now, take_snapshot(node_, uplink_names()));
+  const auto is_about = [&](const auto& item) {
+    return std::ranges::any_of(about,
+                               [&](const std::string& part) { return item.first.find(part) != std::string::npos; });
+  };
+  std::erase_if(before_.items, is_about);
+  std::ranges::copy_if(now.items, std::inserter(before_.items, before_.items.end()), is_about);
   return {};
 }
 

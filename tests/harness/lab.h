@@ -142,8 +142,9 @@ class Lab {
   // What pods left behind: entries, records, pins, veths, routes, rules, reservations, changed uplinks. Empty
   // when all pods were deleted and all is as it was before the first.
   [[nodiscard]] std::vector<std::string> leftovers() const;
-  // Takes the node as it is now for "as it was before".
-  Result<> accept_changes();
+  // Takes what a test itself has changed for "as it was before": the items that name one of these ("eth2",
+  // "rp_filter", "10.96."). All else stays to be answered for.
+  Result<> accept_changes(const std::vector<std::string>& about);
 
  private:
   explicit Lab(LabOptions options) : options_(std::move(options)) {}

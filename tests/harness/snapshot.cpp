@@ -13,13 +13,17 @@ namespace {
 
 using Json = nlohmann::json;
 
-Result<Json> ip_json(const Namespace& space, std::vector<std::string> arguments) {
+Result<Json> json_list(const Namespace& space, const std::vector<std::string>& argv) {
+  PDL_TRY_ASSIGN(const std::string text, space.run_ok(argv));
+  Json parsed = Json::parse(text.empty() ? "[]" : text, nullptr, false);
+  if (!parsed.is_array()) return fail("`{}` printed no JSON list: {}", argv.front(), text);
+  return parsed;
+}
+
+Result<Json> ip_json(const Namespace& space, const std::vector<std::string>& arguments) {
   std::vector<std::string> argv{"ip", "-j", "-d"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
-  PDL_TRY_ASSIGN(const std::string text, space.run_ok(std::move(argv)));
-  Json parsed = Json::parse(text.empty() ? "[]" : text, nullptr, false);
-  if (!parsed.is_array()) return fail("`ip -j {}` printed no JSON list: {}", arguments.front(), text);
-  return parsed;
+  return json_list(space, argv);
 }
 
 // Only the named keys, in the order given: what else `ip` prints may differ from one moment to the next.
@@ -37,8 +41,28 @@ Result<> add_links(const Namespace& space, Snapshot& into) {
   for (const Json& link : links) {
     if (!link.contains("ifname")) continue;
     const std::string name = link["ifname"].get<std::string>();
-    into.items["link " + name] =
-        chosen(link, {"ifindex", "flags", "mtu", "address", "master", "operstate", "qdisc", "promiscuity", "allmulti"});
+    into.items["link " + name] = chosen(link, {"ifindex",
+                                               "flags",
+                                               "mtu",
+                                               "address",
+                                               "broadcast",
+                                               "master",
+                                               "operstate",
+                                               "linkmode",
+                                               "qdisc",
+                                               "txqlen",
+                                               "group",
+                                               "ifalias",
+                                               "altnames",
+                                               "xdp",
+                                               "promiscuity",
+                                               "allmulti",
+                                               "inet6_addr_gen_mode",
+                                               "num_tx_queues",
+                                               "num_rx_queues",
+                                               "gso_max_size",
+                                               "gso_max_segs",
+                                               "gro_max_size"});
     for (const Json& address : link.value("addr_info", Json::array())) {
       const std::string prefix =
           formatted("{}/{}", address.value("local", std::string()), address.value("prefixlen", 0));
@@ -49,8 +73,9 @@ Result<> add_links(const Namespace& space, Snapshot& into) {
   return {};
 }
 
-Result<> add_list(const Namespace& space, const std::string& kind, std::vector<std::string> arguments, Snapshot& into) {
-  PDL_TRY_ASSIGN(const Json entries, ip_json(space, std::move(arguments)));
+Result<> add_list(const Namespace& space, const std::string& kind, const std::vector<std::string>& arguments,
+                  Snapshot& into) {
+  PDL_TRY_ASSIGN(const Json entries, ip_json(space, arguments));
   for (const Json& entry : entries) {
     if (entry.empty()) continue;
     Json plain = entry;
@@ -65,21 +90,36 @@ Result<> add_settings(const Namespace& space, const std::vector<std::string>& up
   PDL_TRY_ASSIGN(const NetnsScope inside, NetnsScope::enter(space.fd()));
   std::vector<std::string> links = uplinks;
   links.insert(links.end(), {"all", "default"});
-  for (const char* family : {"ipv4", "ipv6"}) {
-    for (const std::string& link : links) {
-      const std::string folder = formatted("/proc/sys/net/{}/conf/{}", family, link);
+  for (const std::string& link : links) {
+    for (const char* part : {"ipv4/conf", "ipv6/conf", "ipv4/neigh", "ipv6/neigh"}) {
+      const std::string folder = formatted("/proc/sys/net/{}/{}", part, link);
       const auto names = list_directory(folder);
-      // An interface that a test took away is missed as a link.
+      // "all" has no neighbours, and an interface that a test took away is missed as a link.
       if (!names && names.error().code == ENOENT) continue;
       if (!names) return Failure(names.error());
       for (const std::string& name : *names) {
         // The secret is random, and some are write-only.
         const auto value = read_file(formatted("{}/{}", folder, name));
         if (name != "stable_secret" && value)
-          into.items[formatted("sysctl {}/{}/{}", family, link, name)] = value->substr(0, value->find('\n'));
+          into.items[formatted("sysctl {}/{}/{}", part, link, name)] = value->substr(0, value->find('\n'));
       }
     }
   }
+  return {};
+}
+
+// What the links are members of, and which qdiscs they have, clsact too.
+Result<> add_groups_and_qdiscs(const Namespace& space, Snapshot& into) {
+  PDL_TRY_ASSIGN(const Json links, json_list(space, {"ip", "-j", "maddress", "show"}));
+  for (const Json& link : links) {
+    for (const Json& group : link.value("maddr", Json::array())) {
+      const std::string address = group.value("address", group.value("link", std::string()));
+      into.items[formatted("group {} on {}", address, link.value("ifname", std::string()))] = "";
+    }
+  }
+  PDL_TRY_ASSIGN(const Json qdiscs, json_list(space, {"tc", "-j", "qdisc", "show"}));
+  for (const Json& one : qdiscs)
+    into.items[formatted("qdisc {} on {}", one.value("kind", std::string()), one.value("dev", std::string()))] = "";
   return {};
 }
 
@@ -95,6 +135,7 @@ Result<Snapshot> take_snapshot(const Namespace& space, const std::vector<std::st
   PDL_TRY(add_list(space, "neighbour", {"neighbour", "show", "nud", "permanent"}, result));
   PDL_TRY(add_list(space, "proxy", {"neighbour", "show", "proxy"}, result));
   PDL_TRY(add_settings(space, uplinks, result));
+  PDL_TRY(add_groups_and_qdiscs(space, result));
   return result;
 }
 

@@ -17,9 +17,10 @@ struct Snapshot {
   std::map<std::string, std::string> items;
 };
 
-// Links with MTU, MAC and flags; addresses; routes of all tables; rules; permanent and proxy neighbours; the
-// settings of the links named in `uplinks` and of "all" under /proc/sys/net/ipv4|ipv6/conf. Read by the `ip`
-// program, so that no code under test has a part in it.
+// Links with MTU, MAC, flags, queues and whatever else can be set; addresses; routes of all tables; rules; permanent
+// and proxy neighbours; multicast groups; qdiscs; the settings of the links named in `uplinks`, of "all" and "default"
+// under /proc/sys/net/ipv4|ipv6/conf|neigh. Read by the `ip` and `tc` programs, so that no code under test has a part
+// in it.
 Result<Snapshot> take_snapshot(const Namespace& space, const std::vector<std::string>& uplinks);
 
 // One line for each item that is new, gone or different.
