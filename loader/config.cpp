@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loader/config.h"
 
-#include <cerrno>
 #include <charconv>
 #include <map>
 
 #include <nlohmann/json.hpp>
 
 #include "loader/base/address.h"
-#include "loader/base/file.h"
 #include "loader/json_reader.h"
 
 namespace poduplink {
@@ -236,15 +234,6 @@ Result<AgentConfig> parse_config(const std::string& text) {
   std::string message;
   for (const std::string& problem : checked.problems) message += (message.empty() ? "" : "; ") + problem;
   return fail("{}", message);
-}
-
-Result<AgentConfig> load_config(const std::string& path, bool explicitly) {
-  const Result<std::string> text = read_file(path);
-  if (!text && text.error().code == ENOENT && !explicitly) return AgentConfig{};
-  if (!text) return fail_within(text.error(), "configuration");
-  Result<AgentConfig> config = parse_config(*text);
-  if (!config) return fail_within(std::move(config.error()), "configuration " + path);
-  return config;
 }
 
 }  // namespace poduplink

@@ -81,8 +81,4 @@ CheckedConfig check_config_text(const std::string& text);
 // Errors: all mistakes in one message.
 Result<AgentConfig> parse_config(const std::string& text);
 
-// Reads and parses a file. `explicitly`: it was named by the operator and must exist; else an absent file
-// is the default configuration. Errors name the file.
-Result<AgentConfig> load_config(const std::string& path, bool explicitly);
-
 }  // namespace poduplink

@@ -154,11 +154,3 @@ TEST_CASE("all mistakes of a file are told at once") {
 TEST_CASE("two families of one prefix length are not the same prefix") {
   CHECK(parse_config(R"({"exempt": ["10.0.0.0/8", "fd00::/8"]})"));
 }
-
-TEST_CASE("an absent file is the default configuration unless the operator named it") {
-  CHECK(load_config("/nonexistent/config.json", false));
-  const auto named = load_config("/nonexistent/config.json", true);
-  REQUIRE_FALSE(named);
-  CHECK(named.error().code == ENOENT);
-  CHECK_THAT(named.error().message, ContainsSubstring("/nonexistent/config.json"));
-}

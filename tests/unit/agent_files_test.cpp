@@ -2,6 +2,8 @@
 // What the agent reads again and again: its configuration, the records, what it warns of.
 #include <sys/stat.h>
 
+#include <cerrno>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -67,7 +69,10 @@ TEST_CASE("A bad configuration is told once, and again when it is asked for") {
 TEST_CASE("A configuration that vanishes is told of; one that was never there may come") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("config.json");
-  CHECK_FALSE(ConfigFile(path, true).load());
+  const auto named = ConfigFile(path, true).load();
+  REQUIRE_FALSE(named);
+  CHECK(named.error().code == ENOENT);
+  CHECK_THAT(named.error().message, ContainsSubstring(path));
   ConfigFile file(path, false);
   REQUIRE(file.load() == AgentConfig());
   CHECK_FALSE(looked(file));
