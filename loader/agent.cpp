@@ -68,7 +68,7 @@ Result<> Agent::take_over_version(const std::string& before, const std::string& 
     log_info("upgrade from {} to {}: {} entries copied", before, folder, *copied);
     return {};
   }
-  for (const std::string& left : retire_version(folder)) log_warning("{}", left);
+  for (const std::string& left : remove_version(folder, Removal::retire)) log_warning("{}", left);
   return fail_within(carried.error(), "the version before stays in force");
 }
 
@@ -79,7 +79,7 @@ Result<> Agent::give_up_version(const std::string& before, const std::vector<std
   const auto links = dump_links(netlink_);
   const auto left = restore_programs(netlink_, before, records_, links ? *links : std::vector<Link>());
   for (const std::string& problem : left) log_error("not put back: {}", problem);
-  for (const std::string& problem : retire_version(datapath_->folder())) log_warning("{}", problem);
+  for (const std::string& problem : remove_version(datapath_->folder(), Removal::retire)) log_warning("{}", problem);
   return fail("the version before stays in force, since hooks could not be switched{}", text);
 }
 
@@ -88,7 +88,7 @@ void Agent::retire_other_versions() {
   const auto folders = other_versions(options_.pin_dir, datapath_->folder());
   for (const std::string& folder : folders ? *folders : std::vector<std::string>()) {
     log_info("removing the pins of {}", folder);
-    for (const std::string& left : retire_version(folder)) log_warning("{}", left);
+    for (const std::string& left : remove_version(folder, Removal::retire)) log_warning("{}", left);
   }
 }
 

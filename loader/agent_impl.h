@@ -20,6 +20,7 @@
 #include "loader/memory.h"
 #include "loader/pod_programs.h"
 #include "loader/pods.h"
+#include "loader/problems.h"
 #include "loader/records.h"
 #include "loader/snapshot.h"
 #include "maps/agent_state.h"
@@ -29,10 +30,6 @@ namespace poduplink {
 
 // After something failed that may mend itself, and while connection tracking is looked for.
 inline constexpr std::chrono::seconds retry_time{1};
-
-inline void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
-  to.insert(to.end(), more.begin(), more.end());
-}
 
 class Agent {
  public:

@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <string_view>
 
 #include "loader/attach.h"
 #include "loader/base/file.h"
+#include "loader/datapath.h"
 #include "loader/pins.h"
 #include "loader/snapshot.h"
 #include "maps/bpf.h"
@@ -17,8 +20,56 @@
 namespace poduplink {
 namespace {
 
-void note(std::vector<std::string>& problems, const Result<>& result) {
-  if (!result) problems.push_back(result.error().message);
+constexpr std::array map_names{"pods4",   "pods6",   "nodes4",   "nodes6",       "uplinks",
+                               "exempt4", "exempt6", "verdicts", "uplink_stats", "events"};
+constexpr std::array program_names{pod_egress_program, uplink_ingress_program, uplink_egress_program};
+
+template <typename Names>
+bool contains(const Names& names, const std::string& name) {
+  return std::ranges::any_of(names, [&](std::string_view one) { return one == name; });
+}
+
+// Whether a pin is what its name says: only then is it ours to remove.
+bool is_ours(const std::string& path, const std::string& name, PinKind kind) {
+  const auto fd = bpf::open_pinned(path);
+  if (!fd) return false;
+  if (kind == PinKind::map) {
+    const auto info = bpf::map_info(fd->get());
+    return info && info->name == name && contains(map_names, name);
+  }
+  if (kind == PinKind::program) {
+    const auto info = bpf::program_info(fd->get());
+    // A temporary name is left by a start that was killed between pinning and renaming.
+    const std::string base = name.starts_with("new-") ? name.substr(4) : name;
+    return info && info->name == base && contains(program_names, base);
+  }
+  return kind == PinKind::link;
+}
+
+bool is_object(PinKind kind) { return kind == PinKind::map || kind == PinKind::program || kind == PinKind::link; }
+
+Result<> detach_and_remove(const std::string& path) {
+  PDL_TRY_ASSIGN(const Fd link, bpf::open_pinned(path));
+  PDL_TRY(detach_link(link.get()));
+  return remove_file(path);
+}
+
+void remove_pins(const std::string& folder, PinKind wanted, Removal removal, Problems& problems) {
+  const auto names = list_directory(folder);
+  if (!names) return;
+  for (const std::string& name : *names) {
+    const std::string path = formatted("{}/{}", folder, name);
+    const auto kind = pin_kind(path);
+    if (!kind) {
+      note(problems, Failure(kind.error()));
+    } else if (removal == Removal::retire && is_object(*kind)) {
+      note(problems, remove_file(path));
+    } else if (removal == Removal::unload && *kind == wanted && is_ours(path, name, *kind)) {
+      note(problems, wanted == PinKind::link ? detach_and_remove(path) : remove_file(path));
+    } else if (*kind != PinKind::folder || (name != "progs" && name != "links")) {
+      problems.push_back(formatted("{} is {} that is not ours; it is left untouched", path, pin_kind_name(*kind)));
+    }
+  }
 }
 
 Result<> restore_uplink_link(const std::string& folder, const std::string& name) {
@@ -52,14 +103,16 @@ Result<> restore_uplink_filters(Netlink& netlink, const std::string& folder, int
 
 }  // namespace
 
+bool is_version_name(const std::string& name) {
+  return name.size() > 1 && name[0] == 'v' && name.find_first_not_of("0123456789", 1) == std::string::npos;
+}
+
 Result<std::vector<std::string>> other_versions(const std::string& pin_dir, const std::string& own) {
   std::vector<std::string> folders;
   PDL_TRY_ASSIGN(const auto names, list_directory(pin_dir));
   for (const std::string& name : names) {
-    const bool version =
-        name.size() > 1 && name[0] == 'v' && name.find_first_not_of("0123456789", 1) == std::string::npos;
     const std::string folder = formatted("{}/{}", pin_dir, name);
-    if (version && folder != own) folders.push_back(folder);
+    if (is_version_name(name) && folder != own) folders.push_back(folder);
   }
   return folders;
 }
@@ -78,9 +131,9 @@ Result<> carry_links(const std::string& from, const std::string& to) {
   return {};
 }
 
-std::vector<std::string> restore_programs(Netlink& netlink, const std::string& folder, const Records& records,
-                                          const std::vector<Link>& links) {
-  std::vector<std::string> problems;
+Problems restore_programs(Netlink& netlink, const std::string& folder, const Records& records,
+                          const std::vector<Link>& links) {
+  Problems problems;
   for (const auto& [name, file] : records.files()) {
     const Record& record = file.record;
     const bool living = std::ranges::any_of(
@@ -98,19 +151,18 @@ std::vector<std::string> restore_programs(Netlink& netlink, const std::string& f
   return problems;
 }
 
-std::vector<std::string> retire_version(const std::string& folder) {
-  std::vector<std::string> problems;
-  for (const std::string& part : {folder + "/links", folder + "/progs", folder}) {
-    const auto names = list_directory(part);
-    if (!names) continue;
-    for (const std::string& name : *names) {
-      const std::string path = formatted("{}/{}", part, name);
-      const auto kind = pin_kind(path);
-      if (kind && (*kind == PinKind::map || *kind == PinKind::program || *kind == PinKind::link))
-        note(problems, remove_file(path));
-    }
-    if (::rmdir(part.c_str()) != 0) problems.push_back(formatted("{}: {}", part, errno_text(errno)));
-  }
+Result<> remove_folder(const std::string& folder) {
+  // Not empty: what is in it was named already.
+  if (::rmdir(folder.c_str()) == 0 || errno == ENOENT || errno == ENOTEMPTY) return {};
+  return fail_errno(errno, "removing {}", folder);
+}
+
+Problems remove_version(const std::string& folder, Removal removal) {
+  Problems problems;
+  remove_pins(folder + "/links", PinKind::link, removal, problems);
+  remove_pins(folder + "/progs", PinKind::program, removal, problems);
+  remove_pins(folder, PinKind::map, removal, problems);
+  for (const std::string& one : {folder + "/links", folder + "/progs", folder}) note(problems, remove_folder(one));
   return problems;
 }
 

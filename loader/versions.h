@@ -9,9 +9,13 @@
 #include "loader/base/result.h"
 #include "loader/net/link.h"
 #include "loader/net/netlink.h"
+#include "loader/problems.h"
 #include "loader/records.h"
 
 namespace poduplink {
+
+// "v" and a number.
+bool is_version_name(const std::string& name);
 
 // Folders PIN_DIR/v<number> other than `own`, by their paths.
 Result<std::vector<std::string>> other_versions(const std::string& pin_dir, const std::string& own);
@@ -21,11 +25,19 @@ Result<> carry_links(const std::string& from, const std::string& to);
 
 // Puts the programs pinned under `folder` on every hook again that bears a program of ours: the way back of an upgrade
 // that failed. Returns what could not be put back.
-std::vector<std::string> restore_programs(Netlink& netlink, const std::string& folder, const Records& records,
-                                          const std::vector<Link>& links);
+Problems restore_programs(Netlink& netlink, const std::string& folder, const Records& records,
+                          const std::vector<Link>& links);
 
-// Unpins what is pinned under a version's folder, and removes the folder. Links that are pinned elsewhere as well stay
-// where they are. Returns what is left, since it is no pin of a BPF object or could not be removed.
-std::vector<std::string> retire_version(const std::string& folder);
+enum class Removal {
+  retire,  // after an upgrade, or one that failed: every pin of a BPF object; links pinned elsewhere stay where they
+           // are
+  unload,  // what is ours by its name alone; links are detached
+};
+
+// Unpins what is pinned under a version's folder, and removes the folder. Returns what is left, and why.
+Problems remove_version(const std::string& folder, Removal removal);
+
+// Errors: errno. One that is gone, or not empty, is no error.
+Result<> remove_folder(const std::string& folder);
 
 }  // namespace poduplink
