@@ -176,19 +176,29 @@ int Datapath::program_fd(const std::string& name) const {
   return program == nullptr ? -1 : bpf_program__fd(program);
 }
 
+Result<> Datapath::make_folders() const {
+  PDL_TRY(make_directories(folder_ + "/progs"));
+  return make_directories(folder_ + "/links");
+}
+
+Result<> Datapath::each_map(const std::function<Result<>(int, const std::string&)>& visit) const {
+  const bpf_map* map = nullptr;
+  bpf_object__for_each_map(map, skeleton_->obj) {
+    if (is_pinned_map(map)) PDL_TRY(visit(bpf_map__fd(map), map_pin(folder_, bpf_map__name(map))));
+  }
+  return {};
+}
+
 Result<> Datapath::pin() const {
   std::vector<std::string> made;
   const auto pin_all = [&]() -> Result<> {
-    PDL_TRY(make_directories(folder_ + "/progs"));
-    PDL_TRY(make_directories(folder_ + "/links"));
-    const bpf_map* map = nullptr;
-    bpf_object__for_each_map(map, skeleton_->obj) {
-      if (!is_pinned_map(map)) continue;
-      const std::string path = map_pin(folder_, bpf_map__name(map));
-      const Result<> pinned = bpf::pin(bpf_map__fd(map), path);
+    PDL_TRY(make_folders());
+    PDL_TRY(each_map([&](int map, const std::string& path) -> Result<> {
+      const Result<> pinned = bpf::pin(map, path);
       if (pinned) made.push_back(path);
       if (!pinned && pinned.error().code != EEXIST) return pinned;
-    }
+      return {};
+    }));
     for (const char* name : program_names) PDL_TRY(replace_pin(program_fd(name), program_pin(folder_, name)));
     return {};
   };
@@ -205,24 +215,19 @@ Result<> Datapath::pin() const {
 
 Result<std::vector<std::string>> Datapath::mend_pins() const {
   std::vector<std::string> mended;
-  PDL_TRY(make_directories(folder_ + "/progs"));
-  PDL_TRY(make_directories(folder_ + "/links"));
-  const bpf_map* map = nullptr;
-  bpf_object__for_each_map(map, skeleton_->obj) {
-    if (!is_pinned_map(map)) continue;
-    const std::string path = map_pin(folder_, bpf_map__name(map));
-    PDL_TRY_ASSIGN(const bpf::MapInfo ours, bpf::map_info(bpf_map__fd(map)));
+  PDL_TRY(make_folders());
+  PDL_TRY(each_map([&](int map, const std::string& path) -> Result<> {
+    PDL_TRY_ASSIGN(const bpf::MapInfo ours, bpf::map_info(map));
     PDL_TRY(expect_kind(path, PinKind::map));
     const auto pinned = bpf::open_pinned(path);
     if (pinned) {
       PDL_TRY_ASSIGN(const bpf::MapInfo info, bpf::map_info(pinned->get()));
-      if (info.id == ours.id) continue;
-      PDL_TRY(replace_pin(bpf_map__fd(map), path));
-    } else {
-      PDL_TRY(bpf::pin(bpf_map__fd(map), path));
+      if (info.id == ours.id) return {};
     }
+    PDL_TRY(pinned ? replace_pin(map, path) : bpf::pin(map, path));
     mended.push_back(path);
-  }
+    return {};
+  }));
   for (const char* name : program_names) {
     const std::string path = program_pin(folder_, name);
     PDL_TRY_ASSIGN(const bpf::ProgramInfo ours, bpf::program_info(program_fd(name)));

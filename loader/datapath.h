@@ -3,6 +3,7 @@
 // libbpf's loader is behind this class.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,6 +62,9 @@ class Datapath {
 
  private:
   Datapath(DatapathOptions options, std::string folder, pdl_datapath* skeleton);
+  [[nodiscard]] Result<> make_folders() const;
+  // With a descriptor and the path of the pin, until it says no.
+  [[nodiscard]] Result<> each_map(const std::function<Result<>(int, const std::string&)>& visit) const;
 
   struct Destroy {
     void operator()(pdl_datapath* skeleton) const;
