@@ -154,6 +154,10 @@ TEST_CASE("proxy neighbours are added once and removed once") {
 TEST_CASE("clsact is made once, and an ingress qdisc in its place is named") {
   VethPair pair;
   CHECK(value_of(ingress_qdisc(pair.host, pair.veth.index)) == IngressQdisc::none);
+  value_of(pair.host_space.run_ok({"tc", "qdisc", "add", "dev", "pdlabc", "ingress"}));
+  CHECK(value_of(ingress_qdisc(pair.host, pair.veth.index)) == IngressQdisc::ingress);
+  value_of(pair.host_space.run_ok({"tc", "qdisc", "del", "dev", "pdlabc", "ingress"}));
+  CHECK(value_of(ingress_qdisc(pair.host, pair.veth.index)) == IngressQdisc::none);
   CHECK(value_of(dump_filters(pair.host, pair.veth.index, TcHook::ingress)).empty());
   value_of(ensure_clsact(pair.host, pair.veth.index));
   value_of(ensure_clsact(pair.host, pair.veth.index));
