@@ -74,7 +74,7 @@ TEST_CASE("M1 M2 M4 M7 C62: CHECK names what is missing or changed") {
   unsigned code = 107;
   std::string text;
   SECTION("the container's interface") {
-    value_of(pod.space->ip("link set eth0 name moved"));
+    value_of(pod.space->ip("link set eth0 down\nlink set eth0 name moved"));
     text = "no interface eth0";
   }
   SECTION("its state") {

@@ -179,7 +179,7 @@ TEST_CASE("J2 H12 C22 C31: a second ADD is refused before the IPAM plugin is ask
   CHECK(retried.code == 106);
   CHECK_THAT(retried.message, ContainsSubstring("CNI_IFNAME") && ContainsSubstring("eth0"));
   // Its interface is gone, but the attachment is known.
-  value_of(pod.space->ip("link set eth0 name moved"));
+  value_of(pod.space->ip("link set eth0 down\nlink set eth0 name moved"));
   const PluginAnswer renamed = call(node, "ADD", pod, {});
   CHECK(renamed.code == 106);
   CHECK_THAT(renamed.message, ContainsSubstring("DEL has to come first"));
