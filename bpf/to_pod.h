@@ -51,11 +51,15 @@ static __always_inline int solicitation_to_pod(struct __sk_buff *skb, const stru
 	return action;
 }
 
-/* A source that nobody on the wire may have. */
+/* A source that nobody on the wire may have. A pod believes redirects of its gateway, so nobody else may
+ * speak as that. (fe80::1 is many a router's real address; what it sends to a pod the stack does not
+ * forward.) */
 static __always_inline bool is_martian(const struct packet *p)
 {
-	const union address *src = &p->ip.src;
+	const union address *src = &p->ip.src, gateway = {PDL_POD_GATEWAY4};
 
+	if (p->family == 4 && same_address(src, &gateway))
+		return true;
 	return is_zero(src) || is_loopback(p->family, src) || is_multicast(p->family, src) ||
 	       is_limited_broadcast(p->family, src) || same_address(src, &p->ip.dst) ||
 	       find_node(p->family, src);

@@ -71,6 +71,7 @@ void add_martians(Table& t) {
   t.add("from the node's own address", t.udp(a.node), PDL_VERDICT_martian, Fate::drop);
   t.add("from loopback", t.udp(a.loopback), PDL_VERDICT_martian, Fate::drop);
   t.add("from a group", t.udp(a.multicast), PDL_VERDICT_martian, Fate::drop);
+  if (a.pod.is_v4()) t.add("from the pod's gateway", t.udp(ip("169.254.1.1")), PDL_VERDICT_martian, Fate::drop);
   t.add("from nobody", t.udp(a.unspecified), PDL_VERDICT_martian, Fate::drop);
   t.add("from the pod itself", t.udp(a.pod), PDL_VERDICT_martian, Fate::drop);
   t.add("from a pod of this node", t.udp(a.other), PDL_VERDICT_in_from_pod);

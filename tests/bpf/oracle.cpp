@@ -136,8 +136,8 @@ bool answers_for(const State& state, unsigned ifindex, const IpAddress& asked) {
 }
 
 bool is_martian(const State& state, const Packet& packet) {
-  return is_nodes_own(state, packet.src) || packet.src.is_multicast() || packet.src == limited_broadcast ||
-         packet.src == packet.dst;
+  return is_nodes_own(state, packet.src) || packet.src == pod_gateway4 || packet.src.is_multicast() ||
+         packet.src == limited_broadcast || packet.src == packet.dst;
 }
 
 bool is_strict(const State& state, unsigned ifindex) {

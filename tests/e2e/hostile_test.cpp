@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include <thread>
+
 #include "tests/e2e/steps.h"
 #include "tests/harness/conversation.h"
 #include "tests/harness/event_reader.h"
@@ -38,8 +40,15 @@ struct Victim {
 
   [[nodiscard]] std::string paths_now() const {
     return value_of(pod->space->run_ok({"ip", "-4", "route", "show", "table", "all"})) +
-           value_of(pod->space->run_ok({"ip", "-6", "route", "show", "table", "all"})) +
+           value_of(pod->space->run_ok({"ip", "-6", "route", "show", "table", "all"})) + redirects_now() +
            value_of(pod->space->run_ok({"ip", "neighbour", "show", "nud", "permanent"}));
+  }
+
+  // What the pod's kernel learned by ICMP, and is no route.
+  [[nodiscard]] std::string redirects_now() const {
+    const std::string cached = value_of(pod->space->run_ok({"ip", "route", "show", "cache"})) +
+                               value_of(pod->space->run_ok({"ip", "-6", "route", "show", "cache"}));
+    return cached.find("redirected") == std::string::npos ? "" : cached;
   }
 
   // Both connections go on, both ways direct, by the home, with the MTU they had.
@@ -144,6 +153,19 @@ void send_from_gateway(const Lab& lab, unsigned uplink, std::vector<Layer> layer
   value_of(send_frame(lab.gateway(uplink), "eth0", build(layers)));
 }
 
+// Linux 6.1 takes an ICMP error about a flow that it does not have for true: asked of the node's own kernel, where
+// poduplink has no part in it. Then a pod's kernel does so too, and nothing before it can know better.
+bool kernel_believes_any_error(const Lab& lab) {
+  const IpAddress self = lab.uplink(1).node4();
+  const IpAddress far = ip("198.51.100.77");
+  Conversation own = value_of(Conversation::udp(lab.node(), {self, victim_port}));
+  value_of(own.forbid_fragments());
+  value_of(own.connect({far, echo_port}));
+  send_from_gateway(lab, 1, {Ip{far, self}, too_big(Family::v4, 600), Ip{self, far}, Udp{victim_port + 1, echo_port}});
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  return value_of(own.path_mtu()) == 600;
+}
+
 // What an outside sender may try against a flow of the victim's; each by each uplink.
 std::vector<std::vector<Layer>> forged_outside(const Victim& victim, const Pod& other, const Lab& lab) {
   const Family family = victim.family;
@@ -156,11 +178,13 @@ std::vector<std::vector<Layer>> forged_outside(const Victim& victim, const Pod& 
       with_options({outside, victim.self}, Tcp{echo_port, victim.stream_port, syn}),
       with_options({outside, victim.self}, Tcp{1000, 2000, syn}),
       in_first_fragment({outside, victim.self}, Udp{echo_port, victim_port}),
-      // About another's packet, and about a flow of its own that it does not have.
+      // About another's packet.
       {Ip{outside, victim.self}, too_big(family, 600), Ip{address_of(other, family), outside}, Udp{victim_port, 7}},
-      {Ip{outside, victim.self}, too_big(family, 600), Ip{victim.self, outside}, Udp{victim_port + 1, echo_port}},
       {Ip{outside, victim.self}, too_big(family, 600)},
   };
+  if (!kernel_believes_any_error(lab))
+    frames.push_back(
+        {Ip{outside, victim.self}, too_big(family, 600), Ip{victim.self, outside}, Udp{victim_port + 1, echo_port}});
   if (family == Family::v6)
     frames.push_back({Ip{outside, victim.self}, Fragment{}, Tcp{echo_port, victim.stream_port, syn}});
   for (const IpAddress& from : {pod_gateway, outside})
@@ -219,7 +243,8 @@ TEST_CASE("A forging sender outside changes nobody's path, by the pod's home or 
         send_from_gateway(*lab, uplink, layers);
     }
     INFO(verdicts.text());
-    CHECK(verdicts().martian == 4);
+    // IPv4: two from the pod's own gateway, which a pod would believe.
+    CHECK(verdicts().martian == (family == Family::v4 ? 8 : 4));
     CHECK(verdicts().in_from_pod == 2);
     CHECK(verdicts().in_malformed == 4);
     CHECK(verdicts().in_stack_options == 4);
