@@ -145,6 +145,25 @@ void return_home(const Lab& lab) {
                         "address add fd00:2::1/64 dev eth0 nodad"));
 }
 
+// Whether every entry of the two pods says that its gateway does not answer.
+bool gateways_are_silent(const DownLab& down, bool silent) {
+  const Tables tables = value_of(down.lab->tables());
+  for (const Pod* pod : {&down.fast, &down.netfilter}) {
+    for (const Family family : families) {
+      const auto entry = value_of(tables.pods.find(address_of(*pod, family)));
+      if (!entry || ((entry->flags & PDL_POD_GATEWAY_SILENT) != 0) != silent) return false;
+    }
+  }
+  return true;
+}
+
+std::string warnings_of(const Lab& lab) {
+  const auto state = value_of(load_agent_state(lab.run_dir()));
+  std::string text;
+  for (const std::string& warning : state ? state->warnings : std::vector<std::string>()) text += warning + "\n";
+  return text;
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -227,25 +246,6 @@ TEST_CASE("whenDown stack: with its home down, a pod's packets take the host's o
     CHECK(value_of(exchange_udp(*down.fast.space, {.to = Outside::echo(family)})) == "poduplink");
   CHECK(by_first(outside, down.fast) == before);
   REQUIRE_CLOSED(lab);
-}
-
-// Whether every entry of the two pods says that its gateway does not answer.
-bool gateways_are_silent(const DownLab& down, bool silent) {
-  const Tables tables = value_of(down.lab->tables());
-  for (const Pod* pod : {&down.fast, &down.netfilter}) {
-    for (const Family family : families) {
-      const auto entry = value_of(tables.pods.find(address_of(*pod, family)));
-      if (!entry || ((entry->flags & PDL_POD_GATEWAY_SILENT) != 0) != silent) return false;
-    }
-  }
-  return true;
-}
-
-std::string warnings_of(const Lab& lab) {
-  const auto state = value_of(load_agent_state(lab.run_dir()));
-  std::string text;
-  for (const std::string& warning : state ? state->warnings : std::vector<std::string>()) text += warning + "\n";
-  return text;
 }
 
 TEST_CASE("A silent gateway: nothing leaves by another uplink, and what is sent in vain is counted and told") {
