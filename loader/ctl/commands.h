@@ -29,6 +29,9 @@ Result<View> exempt_view(const Settings& settings);
 // The verdicts that were counted, or all of them.
 Result<View> stats_view(const Settings& settings, bool all, Rates& rates);
 
+// Connections that the kernel tracks and that have a pod at an end, or those of one pod address, and the way of each.
+Result<View> flows_view(const Settings& settings, const std::string& pod);
+
 // Hands over what was told since events were last read, oldest first; each event is read once, by whoever comes first.
 // `follow`: goes on with those that come, until `each` returns false.
 Result<> read_events(const Settings& settings, bool follow, const std::function<bool(const Json&)>& each);

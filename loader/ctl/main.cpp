@@ -138,6 +138,9 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_command(app, line, "events", "sampled drops since events were last read; reading takes them away", [&line] {
     return show_events(line);
   })->add_flag("-f,--follow", line.follow, "go on with those that come");
+  add_command(app, line, "flows", "connections that the kernel tracks and that have a pod at an end, and their ways",
+              [&line] { return show(line, flows_view(line.settings, line.word)); })
+      ->add_option("POD-ADDRESS", line.word, "only those of this pod address");
   add_explain(app, line);
   add_command(app, line, "check-config", "check an agent configuration without an agent",
               [&line] { return show(line, check_config_view(line.word)); })

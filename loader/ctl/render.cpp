@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "loader/base/format.h"
+
 namespace poduplink::ctl {
 namespace {
 
@@ -37,18 +39,9 @@ std::size_t width_of(std::string_view text) {
       std::ranges::count_if(text, [](char octet) { return (static_cast<unsigned char>(octet) & 0xc0U) != 0x80U; }));
 }
 
-// Texts come from files and other programs: nothing in them may steer a terminal.
-std::string printable(std::string text) {
-  for (char& octet : text) {
-    const auto value = static_cast<unsigned char>(octet);
-    if (value < 0x20 || value == 0x7f) octet = '?';
-  }
-  return text;
-}
-
 std::string text_of(const Json& row, const Column& column) {
   const auto found = row.find(column.key);
-  return found == row.end() ? "-" : printable(cell_text(*found));
+  return found == row.end() ? "-" : one_line(cell_text(*found));
 }
 
 void add_cell(std::string& line, const std::string& text, const Column& column, std::size_t width, bool last,
@@ -106,7 +99,7 @@ std::string cell_text(const Json& value) {
 
 std::string as_table(const View& view, bool colour) {
   std::string text;
-  for (const Remark& remark : view.remarks) text += coloured(printable(remark.text), remark.tone, colour) + "\n";
+  for (const Remark& remark : view.remarks) text += coloured(one_line(remark.text), remark.tone, colour) + "\n";
   for (const Section& section : view.sections) {
     const std::string part = section_text(section, colour);
     if (!text.empty() && !part.empty()) text += "\n";
@@ -115,9 +108,9 @@ std::string as_table(const View& view, bool colour) {
   return text;
 }
 
-std::string as_json(const View& view, bool one_line) {
+std::string as_json(const View& view, bool compact) {
   // Names that are no UTF-8 (interfaces may have any octets) are shown with replacement characters.
-  return view.document.dump(one_line ? -1 : 2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return view.document.dump(compact ? -1 : 2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace poduplink::ctl

@@ -159,11 +159,15 @@ void Attributes::each(const std::function<void(int, std::span<const std::uint8_t
 
 void Netlink::Free::operator()(nl_sock* socket) const { nl_socket_free(socket); }
 
-Result<Netlink> Netlink::open() {
+Result<Netlink> Netlink::open() { return open_protocol(NETLINK_ROUTE); }
+
+Result<Netlink> Netlink::open_netfilter() { return open_protocol(NETLINK_NETFILTER); }
+
+Result<Netlink> Netlink::open_protocol(int protocol) {
   Netlink netlink(nl_socket_alloc());
   nl_sock* socket = netlink.socket_.get();
   if (socket == nullptr) return fail_errno(ENOMEM, "netlink socket");
-  if (const int error = nl_connect(socket, NETLINK_ROUTE); error < 0) {
+  if (const int error = nl_connect(socket, protocol); error < 0) {
     return fail("netlink socket: {}", nl_geterror(error));
   }
   const int on = 1;

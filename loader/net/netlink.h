@@ -85,8 +85,10 @@ class Netlink {
  public:
   using Visitor = std::function<void(const nlmsghdr*)>;
 
-  // Errors: errno of socket and bind.
+  // rtnetlink. Errors: errno of socket and bind.
   static Result<Netlink> open();
+  // nfnetlink: connection tracking and the like. Errors: as open().
+  static Result<Netlink> open_netfilter();
   // The same in the namespace behind a descriptor; the calling thread comes back to its own.
   static Result<Netlink> open_in(int netns_fd);
 
@@ -110,6 +112,7 @@ class Netlink {
     void operator()(nl_sock* socket) const;
   };
   explicit Netlink(nl_sock* socket) : socket_(socket) {}
+  static Result<Netlink> open_protocol(int protocol);
   Result<> send_and_wait(Message& message, const Visitor& visit, bool& interrupted);
 
   std::unique_ptr<nl_sock, Free> socket_;

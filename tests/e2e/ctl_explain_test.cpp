@@ -104,6 +104,24 @@ TEST_CASE("explain says what happens: direct, to pods, to the stack by each reas
     call(*all.fast.space, {service_address(family), service_port});
     value_of(exchange_udp(*all.fast.space, {.to = {service_address(family), service_port}, .from_port = 5003}));
     truth.hold(all.fast, {server_address(family), server_port}, "stack_nat", 60, 5003);
+    // The call is tracked, and NATed; direct talk is not tracked.
+    const json flows = ctl_json(lab, {"flows", address_of(all.fast, family).text()});
+    INFO(flows.dump(1));
+    const auto service = std::ranges::find_if(flows, [&](const json& flow) {
+      return flow.at("sourcePort") == 5003 && flow.at("destination") == service_address(family).text();
+    });
+    REQUIRE(service != flows.end());
+    CHECK(service->at("nated") == true);
+    CHECK(service->at("protocol") == "udp");
+    CHECK(service->at("destinationPort") == service_port);
+    CHECK(service->at("replySource") == server_address(family).text());
+    CHECK(service->at("replySourcePort") == server_port);
+    CHECK(service->at("way") == "stack: NATed");
+    CHECK(std::ranges::none_of(
+        flows, [&](const json& flow) { return flow.at("destination") == Outside::address(family).text(); }));
+    const json in_netfilter = ctl_json(lab, {"flows", address_of(all.netfilter, family).text()});
+    CHECK(
+        std::ranges::any_of(in_netfilter, [](const json& flow) { return flow.at("way") == "stack: netfilter mode"; }));
   }
   truth.hold(all.fast, {IpAddress::parse("10.2.255.255").value(), 9}, "stack_broadcast");
   REQUIRE_CLOSED(lab);

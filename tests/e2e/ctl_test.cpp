@@ -270,7 +270,7 @@ TEST_CASE("wrong usage is exit code 2, what cannot be read is exit code 1 with i
   CHECK(ctl(*lab, {"nonsense"}).status == 2);
   CHECK(ctl(*lab, {"--help"}).ok());
   CHECK(ctl(*lab, {"explain", "--help"}).ok());
-  for (const char* command : {"pods", "uplinks", "exempt", "stats", "events"}) {
+  for (const char* command : {"pods", "uplinks", "exempt", "stats", "events", "flows"}) {
     INFO(command);
     const Outcome outcome = ctl(*lab, {command});
     CHECK(outcome.status == 1);
