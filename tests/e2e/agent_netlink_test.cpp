@@ -26,6 +26,11 @@ std::optional<pdl_uplink> uplink_entry(const Lab& lab, int index) {
   return value_of(value_of(lab.tables()).uplinks.find(static_cast<std::uint32_t>(index)));
 }
 
+bool is_up(const Lab& lab, int index) {
+  const auto entry = uplink_entry(lab, index);
+  return entry && entry->state == PDL_STATE_UP;
+}
+
 int home_of(const Lab& lab, const Pod& pod) {
   const auto entry = value_of(value_of(lab.tables()).pods.find(*pod.v4));
   return entry ? static_cast<int>(entry->home) : 0;
@@ -119,7 +124,7 @@ TEST_CASE(
   };
   for (const int index : {254, 255}) {
     replug(index - 1, index);
-    REQUIRE(in_time([&] { return home_of(*lab, pod) == index; }));
+    REQUIRE(in_time([&] { return home_of(*lab, pod) == index && is_up(*lab, index); }));
     CHECK(in_time([&] { return is_proxied(*lab, formatted("nic{}", index), *pod.v6); }));
     const Outside outside = value_of(Outside::watch(*lab));
     leaves_by_home(*lab, pod, outside, lab->uplink(2).mac());

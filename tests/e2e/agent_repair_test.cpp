@@ -269,7 +269,7 @@ TEST_CASE("D16: a changed configuration is taken over without a restart, by itse
   write(R"({"exempt": ["10.96.0.0/12", "10.97.0.0/33"]})");
   value_of(lab->agent().kill(SIGHUP));
   CHECK(mended([&] { return lab->agent().log().find("10.97.0.0/33") != std::string::npos; }));
-  CHECK_THAT(agent_state(*lab)["warnings"].dump(), ContainsSubstring("10.97.0.0/33"));
+  CHECK(mended([&] { return agent_state(*lab)["warnings"].dump().find("10.97.0.0/33") != std::string::npos; }));
   CHECK(agent_state(*lab)["ready"].get<bool>());
   CHECK(exempt() == 1);
   write(R"({"exempt": ["10.96.0.0/12", "10.97.0.0/16", "fd00::/16"]})");
