@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loader/pods.h"
 
-#include <linux/neighbour.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -14,12 +12,7 @@
 namespace poduplink {
 namespace {
 
-constexpr std::uint16_t resolved_states = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
-
 bool differs(const pdl_pod& one, const pdl_pod& other) { return std::memcmp(&one, &other, sizeof(pdl_pod)) != 0; }
-
-// As host_veth_name() makes it: the low 48 bits of the hash.
-std::string veth_name_of(std::uint64_t owner) { return "pdl" + hash_text(owner).substr(4); }
 
 // Whether veths live. Events may come late, so one that they do not know is asked for: an ADD may have made it since.
 class Veths {
@@ -41,19 +34,13 @@ class Veths {
 
 bool is_silent(const pdl_pod& pod) { return (pod.flags & PDL_POD_GATEWAY_SILENT) != 0; }
 
-const Neighbour* find_neighbour(const Snapshot& snapshot, int link, const IpAddress& address) {
-  const auto found = std::ranges::find_if(
-      snapshot.neighbours, [&](const Neighbour& one) { return one.link == link && one.address == address; });
-  return found == snapshot.neighbours.end() ? nullptr : &*found;
-}
-
 // What the kernel knows of the gateway. Once asked for in vain it counts as silent until it answers: each packet
 // makes the kernel ask again, and a neighbour that is being asked for, or was forgotten, says nothing new.
 void set_gateway_state(pdl_pod& pod, const Snapshot& snapshot, bool was_silent) {
   const std::optional<IpAddress> gateway = pod_gateway(pod);
-  const Neighbour* known = gateway ? find_neighbour(snapshot, static_cast<int>(pod.home), *gateway) : nullptr;
-  const bool resolved = known != nullptr && (known->state & resolved_states) != 0;
-  const bool failed = known != nullptr && known->state == NUD_FAILED;
+  const Neighbour* known = gateway ? snapshot.find_neighbour(static_cast<int>(pod.home), *gateway) : nullptr;
+  const bool resolved = known != nullptr && known->is_resolved();
+  const bool failed = known != nullptr && known->has_failed();
   set_mac(pod.gateway_mac, resolved ? known->mac.value_or(MacAddress{}) : MacAddress{});
   const bool silent = failed || (was_silent && !resolved);
   pod.flags = static_cast<__u8>(silent ? pod.flags | PDL_POD_GATEWAY_SILENT : pod.flags & ~PDL_POD_GATEWAY_SILENT);
@@ -98,7 +85,7 @@ Wanted wanted_entries(const Records& records, const std::map<IpAddress, pdl_pod>
 // An entry that no record knows is a leftover, unless its owner's veth is alive: then the records were lost,
 // and the pod keeps its traffic.
 bool is_leftover(const pdl_pod& pod, const Wanted& wanted, const Veths& veths) {
-  return !wanted.owners.contains(pod.owner) && !veths.lives(static_cast<int>(pod.veth), veth_name_of(pod.owner));
+  return !wanted.owners.contains(pod.owner) && !veths.lives(static_cast<int>(pod.veth), host_veth_name(pod.owner));
 }
 
 // Another living attachment's entry is never overwritten from a record.

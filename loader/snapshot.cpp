@@ -39,6 +39,12 @@ const Link* Snapshot::find(std::string_view name) const {
   return nullptr;
 }
 
+const Neighbour* Snapshot::find_neighbour(int link, const IpAddress& address) const {
+  const auto found = std::ranges::find_if(
+      neighbours, [&](const Neighbour& one) { return one.link == link && one.address == address; });
+  return found == neighbours.end() ? nullptr : &*found;
+}
+
 bool is_pod_veth_name(std::string_view name) {
   if (name.size() != pod_veth_prefix.size() + pod_veth_digits || !name.starts_with(pod_veth_prefix)) return false;
   name.remove_prefix(pod_veth_prefix.size());

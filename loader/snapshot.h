@@ -29,6 +29,7 @@ struct Snapshot {
   [[nodiscard]] const Link* find(int index) const;
   // By name, then by alternative name.
   [[nodiscard]] const Link* find(std::string_view name) const;
+  [[nodiscard]] const Neighbour* find_neighbour(int link, const IpAddress& address) const;
 };
 
 // "pdl" and twelve hex digits, of kind veth: the host side of a pod's veth (host_veth_name() in maps/attachment.h).

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What status finds, and what only a longer look shows: each with what it means and what to do.
-#include <linux/neighbour.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <set>
@@ -60,10 +58,8 @@ void look_at_gateways(const Patient& patient, Findings& findings) {
     if (const auto gateway = pod_gateway(pod)) gateways.emplace(pod.home, *gateway);
   }
   for (const auto& [home, gateway] : gateways) {
-    const auto neighbour = std::ranges::find_if(patient.snapshot.neighbours, [&](const Neighbour& one) {
-      return one.link == static_cast<int>(home) && one.address == gateway;
-    });
-    if (neighbour == patient.snapshot.neighbours.end() || neighbour->state != NUD_FAILED) continue;
+    const Neighbour* neighbour = patient.snapshot.find_neighbour(static_cast<int>(home), gateway);
+    if (neighbour == nullptr || !neighbour->has_failed()) continue;
     findings.problem(
         formatted("gateway {} does not answer on {}", gateway.text(), uplink_name(patient.uplinks, home)),
         "what pods send by it is lost",

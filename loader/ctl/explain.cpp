@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verdict is the program's own; what is said around it are the facts that it decided by, read from the maps.
-#include <linux/neighbour.h>
 #include <linux/pkt_cls.h>
 #include <linux/rtnetlink.h>
 #include <netinet/in.h>
@@ -18,10 +17,7 @@
 namespace poduplink::ctl {
 namespace {
 
-constexpr std::uint16_t resolved_states = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
-
 struct Node {
-  Settings settings;
   Tables tables;
   Netlink netlink;
   std::map<std::uint32_t, pdl_uplink> uplinks;
@@ -132,8 +128,8 @@ void tell_next_hop(Story& story, Node& node, const Subject& subject) {
   if (!hop) return;
   story.set("nextHop", hop->text());
   const auto neighbour = find_neighbour(node.netlink, home, *hop);
-  const bool resolved = neighbour && (neighbour->state & resolved_states) != 0 && neighbour->mac;
-  const bool failed = neighbour && neighbour->state == NUD_FAILED;
+  const bool resolved = neighbour && neighbour->is_resolved() && neighbour->mac;
+  const bool failed = neighbour && neighbour->has_failed();
   if (resolved) story.set("nextHopMac", neighbour->mac->text());
   std::string reached = "whose MAC the kernel will ask for";
   if (resolved) reached = "MAC " + neighbour->mac->text();
@@ -251,7 +247,7 @@ Result<View> explain_view(const Settings& settings, const ExplainQuestion& quest
   PDL_TRY_ASSIGN(Tables tables, open_current_tables(settings.pin_dir));
   PDL_TRY_ASSIGN(Netlink netlink, Netlink::open());
   PDL_TRY_ASSIGN(auto uplinks, uplinks_by_index(tables));
-  Node node{settings, std::move(tables), std::move(netlink), std::move(uplinks)};
+  Node node{std::move(tables), std::move(netlink), std::move(uplinks)};
   PDL_TRY_ASSIGN(const Subject subject, find_subject(node, probe));
   Story story;
   story.say("packet", formatted("{} from {} to {}{}, {} octets{}", question.protocol, question.pod,

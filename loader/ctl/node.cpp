@@ -97,7 +97,6 @@ std::string uplink_name(const std::map<std::uint32_t, pdl_uplink>& uplinks, std:
 }
 
 const char* mode_name(pdl_mode mode) { return mode == PDL_MODE_NETFILTER ? "netfilter" : "fast"; }
-const char* role_name(pdl_role role) { return role == PDL_ROLE_TRANSIT ? "transit" : "home"; }
 const char* state_name(pdl_state state) { return state == PDL_STATE_UP ? "up" : "down"; }
 
 }  // namespace poduplink::ctl

@@ -42,7 +42,6 @@ Result<std::map<std::uint32_t, pdl_uplink>> uplinks_by_index(const Tables& table
 std::string uplink_name(const std::map<std::uint32_t, pdl_uplink>& uplinks, std::uint32_t index);
 
 const char* mode_name(pdl_mode mode);
-const char* role_name(pdl_role role);
 const char* state_name(pdl_state state);
 
 }  // namespace poduplink::ctl

@@ -266,6 +266,13 @@ Result<> replace_route(Netlink& netlink, const Route& route) {
 
 Result<> delete_route(Netlink& netlink, const Route& route) { return send_route(netlink, RTM_DELROUTE, 0, route); }
 
+bool Neighbour::is_resolved() const {
+  constexpr unsigned resolved = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
+  return (state & resolved) != 0;
+}
+
+bool Neighbour::has_failed() const { return state == NUD_FAILED; }
+
 Neighbour parse_neighbour(const nlmsghdr* message) {
   const auto* header = static_cast<const ndmsg*>(nlmsg_data(message));
   const Attributes attributes(message, sizeof(ndmsg));

@@ -72,6 +72,11 @@ struct Neighbour {
   std::optional<MacAddress> mac;
   std::uint16_t state = 0;  // NUD_*
   std::uint8_t flags = 0;   // NTF_*
+
+  // The kernel has a MAC for it and sends to that.
+  [[nodiscard]] bool is_resolved() const;
+  // It was asked for in vain.
+  [[nodiscard]] bool has_failed() const;
 };
 
 Neighbour parse_neighbour(const nlmsghdr* message);

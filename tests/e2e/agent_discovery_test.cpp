@@ -16,12 +16,6 @@ using Catch::Matchers::Equals;
 
 namespace {
 
-constexpr std::chrono::seconds patience{20};
-
-bool in_time(const auto& test) {
-  return eventually([&] { return test(); }, patience);
-}
-
 bool kernel_makes(const std::string& kind) {
   Namespace probe = value_of(Namespace::create("pdl-probe"));
   const bool made = value_of(probe.run({"ip", "link", "add", "probe0", "type", kind})).ok();

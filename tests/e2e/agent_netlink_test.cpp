@@ -16,12 +16,6 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-constexpr std::chrono::seconds patience{20};
-
-bool in_time(const auto& test) {
-  return eventually([&] { return test(); }, patience);
-}
-
 std::optional<pdl_uplink> uplink_entry(const Lab& lab, int index) {
   return value_of(value_of(lab.tables()).uplinks.find(static_cast<std::uint32_t>(index)));
 }

@@ -19,13 +19,6 @@ using Catch::Matchers::Equals;
 
 namespace {
 
-// The agent looks every 3 s; a machine that is busy may take its time.
-constexpr std::chrono::seconds patience{20};
-
-bool mended(const auto& test) {
-  return eventually([&] { return test(); }, patience);
-}
-
 unsigned answers_to_hangup(const Lab& lab) {
   const std::string log = read_file(lab.folder() + "/agent.log").value_or("");
   unsigned count = 0;
@@ -39,7 +32,7 @@ void let_the_agent_look(Lab& lab) {
   for (int turn = 0; turn < 2; ++turn) {
     const unsigned before = answers_to_hangup(lab);
     value_of(lab.agent().kill(SIGHUP));
-    REQUIRE(mended([&] { return answers_to_hangup(lab) > before; }));
+    REQUIRE(in_time([&] { return answers_to_hangup(lab) > before; }));
   }
 }
 
@@ -114,12 +107,12 @@ TEST_CASE("A deleted entry of any map is made again, and a changed one is put ri
       return now && same(*now, right);
     };
     value_of(tables.pods.erase(address));
-    CHECK(mended(is_right));
+    CHECK(in_time(is_right));
     pdl_pod wrong = right;
     wrong.home = static_cast<std::uint32_t>(index_of(*lab, "eth1"));
     wrong.prefix_len = 8;
     value_of(tables.pods.put(address, wrong));
-    CHECK(mended(is_right));
+    CHECK(in_time(is_right));
   }
   const pdl_uplink uplink = value_of(tables.uplinks.find(eth2)).value();
   value_of(tables.uplinks.erase(eth2));
@@ -128,12 +121,12 @@ TEST_CASE("A deleted entry of any map is made again, and a changed one is put ri
   value_of(tables.stats.remove_uplink(eth2));
   value_of(tables.nodes.put(*IpAddress::parse("203.0.113.9"), pdl_node{}));
   value_of(tables.uplinks.put(4711, uplink));
-  CHECK(mended([&] {
+  CHECK(in_time([&] {
     const auto now = value_of(tables.uplinks.find(eth2));
     return now && same(*now, uplink) && value_of(tables.nodes.find(own)) && is_exempt() &&
            !value_of(tables.nodes.find(*IpAddress::parse("203.0.113.9"))) && !value_of(tables.uplinks.find(4711));
   }));
-  CHECK(mended([&] { return value_of(tables.stats.uplinks()).size() == 2; }));
+  CHECK(in_time([&] { return value_of(tables.stats.uplinks()).size() == 2; }));
   REQUIRE_CLOSED(*lab);
 }
 
@@ -154,14 +147,14 @@ TEST_CASE("A removed pin of any kind is made again and leads to the same object"
       ++removed;
     }
     CHECK((removed != 0 || std::string(kind) == "/links"));  // without tcx there are none
-    CHECK(mended([&] { return pins_of(folder) == before; }));
+    CHECK(in_time([&] { return pins_of(folder) == before; }));
   }
   // One alone, too.
   value_of(remove_file(before.begin()->first));
-  CHECK(mended([&] { return pins_of(folder) == before; }));
+  CHECK(in_time([&] { return pins_of(folder) == before; }));
   const std::string current = current_link(lab->pin_dir());
   value_of(remove_file(current));
-  CHECK(mended([&] { return current_abi(lab->pin_dir()).has_value(); }));
+  CHECK(in_time([&] { return current_abi(lab->pin_dir()).has_value(); }));
   CHECK(pins_of(folder) == before);
   for (const Pod* pod : {&fast, &filtered}) leaves_by_home(*lab, *pod, outside);
   REQUIRE_CLOSED(*lab);
@@ -178,12 +171,12 @@ TEST_CASE("bpffs is unmounted and mounted again: pods do not notice, and every p
   let_the_agent_look(*lab);
 
   value_of(run_ok({.argv = {"umount", mount}}));
-  CHECK(mended([&] { return !agent_state(*lab)["ready"].get<bool>(); }));
+  CHECK(in_time([&] { return !agent_state(*lab)["ready"].get<bool>(); }));
   CHECK_THAT(agent_state(*lab)["reasons"].dump(), ContainsSubstring("bpffs"));
   for (const Pod* pod : {&fast, &filtered}) leaves_by_home(*lab, *pod, outside);
 
   value_of(run_ok({.argv = {"mount", "-t", "bpf", "bpf", mount}}));
-  CHECK(mended([&] { return agent_state(*lab)["ready"].get<bool>(); }));
+  CHECK(in_time([&] { return agent_state(*lab)["ready"].get<bool>(); }));
   CHECK(pins_of(folder) == before);
   const Pod later = value_of(lab->add_pod("later", {.uplink = 1}));
   for (const Pod* pod : {&fast, &filtered, &later}) leaves_by_home(*lab, *pod, outside);
@@ -200,16 +193,16 @@ TEST_CASE("A program that is taken off a pod's veth or an uplink is put back, in
     value_of(lab->node().run_ok(arguments));
   };
   tc({"filter", "del", "dev", fast.host_veth, "ingress"});
-  CHECK(mended([&] { return pod_program_is_on(*lab, fast); }));
+  CHECK(in_time([&] { return pod_program_is_on(*lab, fast); }));
   tc({"qdisc", "del", "dev", fast.host_veth, "clsact"});
-  CHECK(mended([&] { return pod_program_is_on(*lab, fast); }));
+  CHECK(in_time([&] { return pod_program_is_on(*lab, fast); }));
 
   for (const std::string& path : {link_pin(folder_of(*lab), filtered.host_veth),
                                   link_pin(folder_of(*lab), formatted("if{}-ingress", index_of(*lab, "eth2"))),
                                   link_pin(folder_of(*lab), formatted("if{}-egress", index_of(*lab, "eth2")))}) {
     INFO(path);
     value_of(run_ok({.argv = {"bpftool", "link", "detach", "pinned", path}}));
-    CHECK(mended([&] {
+    CHECK(in_time([&] {
       return pod_program_is_on(*lab, filtered) &&
              programs_on(*lab, "eth2", TcHook::ingress) == std::vector<std::string>{"uplink_ingress"} &&
              programs_on(*lab, "eth2", TcHook::egress) == std::vector<std::string>{"uplink_egress"};
@@ -224,7 +217,7 @@ TEST_CASE("D47: the entries of a pod whose veth went without DEL go, and its rec
   const Pod pod = value_of(lab->add_pod("a", {.uplink = 2}));
   const Tables tables = value_of(lab->tables());
   value_of(lab->node().ip("link del " + pod.host_veth));
-  CHECK(mended([&] { return value_of(tables.pods.entries()).empty(); }));
+  CHECK(in_time([&] { return value_of(tables.pods.entries()).empty(); }));
   CHECK(value_of(load_records(lab->run_dir())).size() == 1);
   value_of(lab->del_pod("a"));
   CHECK(value_of(load_records(lab->run_dir())).empty());
@@ -241,12 +234,12 @@ TEST_CASE("An entry that no record knows goes where its veth is gone, and stays 
   stray.veth = 999999;
   const IpAddress address = *IpAddress::parse("10.2.99.99");
   value_of(tables.pods.put(address, stray));
-  CHECK(mended([&] { return !value_of(tables.pods.find(address)); }));
+  CHECK(in_time([&] { return !value_of(tables.pods.find(address)); }));
 
   const auto record = value_of(load_records(lab->run_dir())).at(0);
   value_of(remove_file(record_path(lab->run_dir(), attachment_hash(record.id))));
   value_of(tables.pods.put(address, stray));
-  CHECK(mended([&] { return !value_of(tables.pods.find(address)); }));
+  CHECK(in_time([&] { return !value_of(tables.pods.find(address)); }));
   CHECK(value_of(tables.pods.find(pod.v4.value())));
   value_of(store_record(lab->run_dir(), record));
   REQUIRE_CLOSED(*lab);
@@ -265,27 +258,27 @@ TEST_CASE("D16: a changed configuration is taken over without a restart, by itse
   REQUIRE(read_file(path).has_value());
 
   write(R"({"exempt": ["10.96.0.0/12"]})");
-  CHECK(mended([&] { return exempt() == 1; }));
+  CHECK(in_time([&] { return exempt() == 1; }));
   write(R"({"exempt": ["10.96.0.0/12", "10.97.0.0/33"]})");
   value_of(lab->agent().kill(SIGHUP));
-  CHECK(mended([&] { return lab->agent().log().find("10.97.0.0/33") != std::string::npos; }));
-  CHECK(mended([&] { return agent_state(*lab)["warnings"].dump().find("10.97.0.0/33") != std::string::npos; }));
+  CHECK(in_time([&] { return lab->agent().log().find("10.97.0.0/33") != std::string::npos; }));
+  CHECK(in_time([&] { return agent_state(*lab)["warnings"].dump().find("10.97.0.0/33") != std::string::npos; }));
   CHECK(agent_state(*lab)["ready"].get<bool>());
   CHECK(exempt() == 1);
   write(R"({"exempt": ["10.96.0.0/12", "10.97.0.0/16", "fd00::/16"]})");
   value_of(lab->agent().kill(SIGHUP));
-  CHECK(mended([&] { return exempt() == 3 && agent_state(*lab)["warnings"].empty(); }));
+  CHECK(in_time([&] { return exempt() == 3 && agent_state(*lab)["warnings"].empty(); }));
 
   // An uplink less, and back.
   value_of(write_file_atomically(path, R"({"uplinks": [{"name": "eth1"}]})"));
   const auto eth2 = static_cast<std::uint32_t>(index_of(*lab, "eth2"));
   const auto role = [&] { return value_of(tables.uplinks.find(eth2)).value().role; };
-  CHECK(mended([&] { return role() == PDL_ROLE_TRANSIT; }));  // for its connected route
+  CHECK(in_time([&] { return role() == PDL_ROLE_TRANSIT; }));  // for its connected route
   write("");
-  CHECK(mended([&] { return role() == PDL_ROLE_HOME; }));
+  CHECK(in_time([&] { return role() == PDL_ROLE_HOME; }));
   // The file goes: the last word holds.
   value_of(remove_file(path));
-  CHECK(mended([&] { return lab->agent().log().find("is gone") != std::string::npos; }));
+  CHECK(in_time([&] { return lab->agent().log().find("is gone") != std::string::npos; }));
   CHECK(role() == PDL_ROLE_HOME);
   write("");
   REQUIRE_CLOSED(*lab);
@@ -306,10 +299,10 @@ TEST_CASE("D31: steerNode is switched on and off while the agent runs") {
   speak();
   CHECK(steered() == 0);
   value_of(write_file_atomically(path, value_of(merged(plain, R"({"steerNode": true})"))));
-  CHECK(mended([&] { return speak() && steered() > 0; }));
+  CHECK(in_time([&] { return speak() && steered() > 0; }));
 
   value_of(write_file_atomically(path, plain));
-  CHECK(mended([&] {
+  CHECK(in_time([&] {
     const auto before = steered();
     return speak() && steered() == before;
   }));

@@ -160,14 +160,7 @@ TEST_CASE("explain says that a gateway does not answer") {
   Lab& lab = *all.lab;
   const Outside outside = value_of(Outside::watch(lab));
   const Truth truth{&lab, &outside};
-  value_of(lab.gateway(2).nft(R"(table netdev silent {
-  chain deaf {
-    type filter hook ingress device "eth0" priority 0
-    ether type arp drop
-    icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } drop
-  }
-})"));
-  value_of(lab.node().run_ok({"ip", "neighbour", "flush", "all"}));
+  silence_gateway(lab, 2);
   for (const Family family : families) {
     const std::string self = address_of(all.fast, family).text();
     value_of(send_udp(*all.fast.space, {.to = Outside::echo(family)}));

@@ -253,14 +253,7 @@ TEST_CASE("A silent gateway: nothing leaves by another uplink, and what is sent 
   Lab& lab = *down.lab;
   const Outside outside = value_of(Outside::watch(lab));
   EventReader events = value_of(EventReader::open(lab));
-  value_of(lab.gateway(2).nft(R"(table netdev silent {
-  chain deaf {
-    type filter hook ingress device "eth0" priority 0
-    ether type arp drop
-    icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } drop
-  }
-})"));
-  value_of(lab.node().run_ok({"ip", "neighbour", "flush", "all"}));
+  silence_gateway(lab, 2);
   const pdl_uplink_stats before = uplink_stats(lab, 2);
   {
     // The first ones: the kernel asks and waits.
@@ -288,7 +281,7 @@ TEST_CASE("A silent gateway: nothing leaves by another uplink, and what is sent 
   for (const Pod* pod : {&down.fast, &down.netfilter}) stays_inside(*pod, outside);
 
   // It comes back: what the pods send makes the kernel ask again.
-  value_of(lab.gateway(2).nft("delete table netdev silent"));
+  let_gateway_answer(lab, 2);
   CHECK(eventually([&] {
     send_all(down);
     return gateways_are_silent(down, false);

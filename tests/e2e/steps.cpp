@@ -151,6 +151,21 @@ int link_index(const Namespace& space, const std::string& name) {
   return static_cast<int>(if_nametoindex(name.c_str()));
 }
 
+void silence_gateway(const Lab& lab, unsigned uplink) {
+  value_of(lab.gateway(uplink).nft(R"(table netdev silent {
+  chain deaf {
+    type filter hook ingress device "eth0" priority 0
+    ether type arp drop
+    icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } drop
+  }
+})"));
+  value_of(lab.node().run_ok({"ip", "neighbour", "flush", "all"}));
+}
+
+void let_gateway_answer(const Lab& lab, unsigned uplink) {
+  value_of(lab.gateway(uplink).nft("delete table netdev silent"));
+}
+
 pdl_uplink_stats uplink_stats(const Lab& lab, unsigned uplink) {
   const auto index = static_cast<std::uint32_t>(link_index(lab.node(), lab.uplink(uplink).name()));
   for (const auto& [ifindex, stats] : value_of(value_of(lab.tables()).stats.uplinks())) {

@@ -61,6 +61,10 @@ class VerdictsSince {
   pdl_verdicts before_{};
 };
 
+// The gateway hears no ARP and no neighbour discovery any more, and the node has forgotten its MAC; and hears again.
+void silence_gateway(const Lab& lab, unsigned uplink);
+void let_gateway_answer(const Lab& lab, unsigned uplink);
+
 // The counters of one uplink of the lab.
 pdl_uplink_stats uplink_stats(const Lab& lab, unsigned uplink);
 int link_index(const Namespace& space, const std::string& name);
