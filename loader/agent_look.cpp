@@ -8,12 +8,12 @@
 
 #include "loader/agent_impl.h"
 #include "loader/base/log.h"
+#include "loader/base/version.h"
 #include "loader/neighbours.h"
 #include "loader/preflight.h"
 #include "loader/proxies.h"
 #include "loader/publish.h"
 #include "loader/rpfilter.h"
-#include "loader/version.h"
 #include "loader/warnings.h"
 #include "maps/locks.h"
 

@@ -13,10 +13,10 @@
 
 #include "loader/agent.h"
 #include "loader/base/log.h"
+#include "loader/base/version.h"
 #include "loader/config.h"
 #include "loader/datapath.h"
 #include "loader/unload.h"
-#include "loader/version.h"
 #include "maps/paths.h"
 
 namespace {

@@ -11,13 +11,14 @@
 #include "cni/spec/versions.h"
 #include "loader/base/file.h"
 #include "loader/base/log.h"
+#include "loader/base/version.h"
 
 namespace poduplink {
 namespace {
 
 int print_about(const Plugin& plugin) {
   log_line(LogLevel::info, formatted("{} {}: CNI plugin, run by a container runtime\nCNI versions: {}", plugin.name,
-                                     PODUPLINK_VERSION, supported_versions_text()));
+                                     build_version(), supported_versions_text()));
   return 0;
 }
 
@@ -79,7 +80,7 @@ int run_verb(const Plugin& plugin, Environment environment, std::string& cni_ver
 int run_plugin(const Plugin& plugin, int argc, char** argv) {
   prepare_standard_streams();
   if (argc == 2 && std::string_view(argv[1]) == "--version") {
-    return print_text(formatted("{} {}\n", plugin.name, PODUPLINK_VERSION));
+    return print_text(formatted("{} {}\n", plugin.name, build_version()));
   }
   install_crash_handlers();
   std::string cni_version(newest_version);

@@ -10,9 +10,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include "loader/base/version.h"
 #include "loader/ctl/commands.h"
 #include "loader/ctl/render.h"
-#include "loader/version.h"
 #include "maps/paths.h"
 
 namespace {
