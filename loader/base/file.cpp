@@ -53,20 +53,43 @@ Result<> write_all(int fd, std::string_view text) {
   return {};
 }
 
-Result<> write_file_atomically(const std::string& path, std::string_view text, unsigned mode) {
-  std::string temporary = path + ".XXXXXX";
+namespace {
+
+constexpr std::string_view draft_suffix = ".XXXXXX";  // of mkostemp
+
+}  // namespace
+
+Result<StagedFile> StagedFile::write(const std::string& path, std::string_view text, unsigned mode) {
+  std::string temporary = path + std::string(draft_suffix);
   const Fd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd) return fail_errno(errno, "{}", temporary);
-  auto abandon = [&](Error error) {
-    ::unlink(temporary.c_str());
-    return fail_within(std::move(error), path);
-  };
-  if (auto written = write_all(fd.get(), text); !written) return abandon(std::move(written.error()));
-  if (::fchmod(fd.get(), mode) != 0 || ::fsync(fd.get()) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int code = errno;
-    return abandon(Error{code, errno_text(code)});
-  }
+  StagedFile staged(path, std::move(temporary));
+  if (auto written = write_all(fd.get(), text); !written) return fail_within(std::move(written.error()), path);
+  if (::fchmod(fd.get(), mode) != 0 || ::fsync(fd.get()) != 0) return fail_errno(errno, "{}", path);
+  return staged;
+}
+
+StagedFile::~StagedFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Result<> StagedFile::put_in_place() {
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return fail_errno(errno, "{}", path_);
+  temporary_.clear();
   return {};
+}
+
+bool is_draft_of(std::string_view name, std::string_view target) {
+  if (name.size() != target.size() + draft_suffix.size() || !name.starts_with(target)) return false;
+  name.remove_prefix(target.size());
+  return name.front() == '.' && std::ranges::all_of(name.substr(1), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+         });
+}
+
+Result<> write_file_atomically(const std::string& path, std::string_view text, unsigned mode) {
+  PDL_TRY_ASSIGN(StagedFile staged, StagedFile::write(path, text, mode));
+  return staged.put_in_place();
 }
 
 Result<> remove_file(const std::string& path) {

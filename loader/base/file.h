@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "loader/base/result.h"
@@ -19,6 +20,31 @@ Result<std::string> read_file(const std::string& path, std::size_t limit = std::
 
 // Writes all of `text` to `fd`, over EINTR and partial writes. Errors: errno of write.
 Result<> write_all(int fd, std::string_view text);
+
+// A file that is written, and not yet in its place: a temporary one beside it (is_draft_of()), synced to disk. Where
+// several files go together, all are staged before the first is put in place.
+class StagedFile {
+ public:
+  // Mode bits as given, whatever the umask. Errors: errno of the failing step, and no temporary file remains.
+  static Result<StagedFile> write(const std::string& path, std::string_view text, unsigned mode);
+  StagedFile(StagedFile&& other) noexcept
+      : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})) {}
+  StagedFile& operator=(StagedFile&&) = delete;
+  StagedFile(const StagedFile&) = delete;
+  StagedFile& operator=(const StagedFile&) = delete;
+  ~StagedFile();  // takes the temporary file away where it was not put in place
+
+  // By rename: whoever has the old file open, or runs it, keeps it. Errors: errno of rename; the old file stays.
+  Result<> put_in_place();
+
+ private:
+  StagedFile(std::string path, std::string temporary) : path_(std::move(path)), temporary_(std::move(temporary)) {}
+  std::string path_;
+  std::string temporary_;
+};
+
+// Whether `name` is that of a temporary file for `target`, which a writer that was killed left.
+bool is_draft_of(std::string_view name, std::string_view target);
 
 // Replaces `path` by temporary file in the same folder, fsync and rename. Mode bits as given, whatever the
 // umask. Errors: errno of the failing step; the old file stays and no temporary one remains.

@@ -2,9 +2,11 @@
 // poduplinkctl: the operator's command. Options, output and exit codes; what is found out is in the other files.
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -12,6 +14,7 @@
 
 #include "loader/base/version.h"
 #include "loader/ctl/commands.h"
+#include "loader/ctl/install.h"
 #include "loader/ctl/render.h"
 #include "maps/paths.h"
 
@@ -34,6 +37,9 @@ struct CommandLine {
   ExplainQuestion question;
   bool all = false;
   bool follow = false;
+  InstallRequest install;
+  UninstallRequest uninstall;
+  double ready_seconds = 0;
   std::function<int()> run;
 
   [[nodiscard]] bool json() const { return output == "json"; }
@@ -116,6 +122,44 @@ void add_explain(CLI::App& app, CommandLine& line) {
   explain->add_flag("--fragmentable", question.fragmentable, "IPv4 without the don't-fragment bit");
 }
 
+void add_places(CLI::App* command, CniPlaces& places, Part& part) {
+  command->add_option("--cni-bin-dir", places.bin_dir, "the runtime's folder of plugins")->capture_default_str();
+  command->add_option("--cni-conf-dir", places.conf_dir, "the runtime's folder of networks")->capture_default_str();
+  command->add_option("--conflist-name", places.conflist_name, "name of the conflist there")
+      ->check([](const std::string& name) {
+        return name.ends_with(".conflist") && !name.contains('/') ? "" : "is no name that ends in .conflist";
+      })
+      ->capture_default_str();
+  command->add_option("--only", part, "only these: plugins, conflist")
+      ->transform(
+          CLI::Transformer(std::map<std::string, Part>{{"plugins", Part::plugins}, {"conflist", Part::conflist}}));
+}
+
+void add_install(CLI::App& app, CommandLine& line) {
+  CLI::App* install =
+      add_command(app, line, "install",
+                  "put the CNI plugins, and last of all the conflist, where the container runtime looks", [&line] {
+                    line.install.ready_within = std::chrono::milliseconds(static_cast<long>(line.ready_seconds * 1000));
+                    return show(line, install_view(line.settings, line.install));
+                  });
+  add_places(install, line.install.places, line.install.part);
+  install->add_option("--conflist", line.install.conflist,
+                      std::string("the network's configuration; default: ") + default_conflist + ", if it is there");
+  install->add_option("--source", line.install.source,
+                      "folder with the plugins; default: beside this program, else /usr/libexec/poduplink");
+  install->add_option("--wait-ready", line.ready_seconds, "wait so many seconds for a ready agent of this version")
+      ->expected(0, 1)
+      ->default_str("60")
+      ->check(CLI::Range(0.1, 86400.0));
+  install->add_flag("--force", line.install.force, "replace what is not ours or was changed");
+
+  CLI::App* uninstall =
+      add_command(app, line, "uninstall", "remove the conflist, then the CNI plugins; refused while pods are attached",
+                  [&line] { return show(line, uninstall_view(line.settings, line.uninstall)); });
+  add_places(uninstall, line.uninstall.places, line.uninstall.part);
+  uninstall->add_flag("--force", line.uninstall.force, "although pods are attached");
+}
+
 void add_commands(CLI::App& app, CommandLine& line) {
   add_command(app, line, "status", "the whole node at a glance, problems first",
               [&line] { return show(line, status_view(line.settings)); });
@@ -146,6 +190,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
               [&line] { return show(line, check_config_view(line.word)); })
       ->add_option("FILE", line.word, "configuration file")
       ->required();
+  add_install(app, line);
 }
 
 }  // namespace
@@ -153,7 +198,8 @@ void add_commands(CLI::App& app, CommandLine& line) {
 int main(int argc, char** argv) {
   CommandLine line;
   CLI::App app(
-      "poduplinkctl: looks at poduplink on this node\n\nExit codes: 0 all is well, 1 something is wrong or "
+      "poduplinkctl: looks at poduplink on this node, and installs its plugins\n\nExit codes: 0 all is well, 1 "
+      "something is wrong or "
       "cannot be read, 2 wrong usage.");
   app.set_version_flag("--version", "poduplinkctl " + build_version());
   app.require_subcommand(1);

@@ -34,6 +34,27 @@ TEST_CASE("a failing replacement leaves the old file and nothing else") {
   CHECK(list_directory(folder.file("")) == std::vector<std::string>{"target"});
 }
 
+TEST_CASE("a staged file is a draft until it is put in place, and is gone where it never is") {
+  const TemporaryFolder folder;
+  const auto names = [&] { return list_directory(folder.file("")).value(); };
+  {
+    auto staged = StagedFile::write(folder.file("plugin"), "text", 0755);
+    REQUIRE(staged);
+    REQUIRE(names().size() == 1);
+    CHECK(is_draft_of(names().front(), "plugin"));
+    CHECK_FALSE(is_draft_of(names().front(), "plug"));
+    REQUIRE(staged->put_in_place());
+    CHECK(names() == std::vector<std::string>{"plugin"});
+  }
+  CHECK(names() == std::vector<std::string>{"plugin"});
+  {
+    REQUIRE(StagedFile::write(folder.file("other"), "text", 0644));
+  }
+  CHECK(names() == std::vector<std::string>{"plugin"});
+  for (const char* other : {"plugin", "plugin.conf", "plugin.abcdefg", "plugin-abcdef", "plugin.abcd.f"})
+    CHECK_FALSE(is_draft_of(other, "plugin"));
+}
+
 TEST_CASE("reading is bounded and absence has its errno") {
   const TemporaryFolder folder;
   CHECK(read_file(folder.file("none")).error().code == ENOENT);
