@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loader/agent.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -167,7 +169,20 @@ Result<> Agent::run() {
   return {};
 }
 
+namespace {
+
+// A pod in netfilter mode costs a descriptor, its link's; 1,024 is what services start with.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
 Result<> run_agent(const AgentOptions& options) {
+  raise_descriptor_limit();
   ConfigFile file(options.config_path, options.config_named);
   PDL_TRY_ASSIGN(AgentConfig config, file.load());
   PDL_TRY(check_capabilities());

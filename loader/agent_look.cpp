@@ -34,9 +34,11 @@ void Agent::look_again() {
   log_report(before);
   std::set<int> managed;
   for (const DesiredUplink& uplink : desired_.uplinks) managed.insert(uplink.index);
-  events_.learn(snapshot_, std::move(managed));
-
   std::vector<std::string> failures = manage_rp_filter(desired_.manage_rp_filter, snapshot_, memory_);
+  if (events_.learn(snapshot_, std::move(managed))) {
+    if (const auto taken = snapshot_.take_neighbours(netlink_); !taken)
+      failures.push_back("the neighbours cannot be read: " + taken.error().message);
+  }
   append(failures, attach_wanted());
   append(failures, publish_all());
   append(failures, detach_unwanted());
@@ -154,7 +156,7 @@ std::vector<std::string> Agent::publish_pods(const Events::PodNews& news) {
     problems = keep_proxy_neighbours(netlink_, records_, *present);
     if (!repairs->any()) settled_pods_ = std::move(*present);
   }
-  append(problems, pod_programs_.audit(netlink_, tables_, records_, events_.pod_veths(), news));
+  append(problems, pod_programs_.audit(netlink_, tables_, records_, events_.pod_veths(), news, settled && !*changed));
   return problems;
 }
 
@@ -198,12 +200,10 @@ std::vector<std::string> Agent::detach_unwanted() {
 }
 
 void Agent::refresh_neighbours() {
-  auto neighbours = dump_neighbours(netlink_);
-  if (!neighbours) {
+  if (!snapshot_.take_neighbours(netlink_)) {
     look_again();
     return;
   }
-  snapshot_.neighbours = std::move(*neighbours);
   std::vector<std::string> problems = keep_permanent_neighbours(netlink_, desired_.neighbours, snapshot_, memory_);
   bool news = false;
   {

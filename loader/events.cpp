@@ -18,12 +18,16 @@ Result<Events> Events::open() {
   return Events(std::move(netlink));
 }
 
-void Events::learn(const Snapshot& snapshot, std::set<int> managed) {
+bool Events::learn(const Snapshot& snapshot, std::set<int> managed) {
   pod_veths_.clear();
   for (const Link& link : snapshot.links) {
     if (is_pod_veth(link)) pod_veths_.emplace(link.index, link.name);
   }
+  if (managed_ == managed) return false;
   managed_ = std::move(managed);
+  // The neighbours on pods' veths change all the time, and there are thousands of them.
+  netlink_.only_neighbours_of(managed_);
+  return true;
 }
 
 Change Events::read() {
@@ -57,7 +61,9 @@ Change Events::meaning_of_link(const Link& link, bool gone) {
     pod_veths_.erase(link.index);
     pod_news_.some_gone = true;
   } else {
-    pod_veths_[link.index] = link.name;
+    std::string& name = pod_veths_[link.index];
+    if (name != link.name) pod_news_.some_new = true;
+    name = link.name;
   }
   return Change::none;
 }

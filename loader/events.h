@@ -25,8 +25,9 @@ class Events {
 
   [[nodiscard]] int fd() const { return netlink_.fd(); }
 
-  // What the snapshot that is in force says: which links are pods' veths and which are managed.
-  void learn(const Snapshot& snapshot, std::set<int> managed);
+  // What the snapshot that is in force says: which links are pods' veths and which are managed. True where neighbours
+  // of other links are followed than before: those of the snapshot may be out of date then.
+  bool learn(const Snapshot& snapshot, std::set<int> managed);
 
   // As of the last read().
   [[nodiscard]] const PodVeths& pod_veths() const { return pod_veths_; }
@@ -34,8 +35,11 @@ class Events {
   // What happened to pods' veths since the last call.
   struct PodNews {
     bool some_gone = false;
+    bool some_new = false;
     bool all_suspect = false;  // events were lost
     std::set<int> suspect;     // a filter or a qdisc was taken away there
+
+    [[nodiscard]] bool any() const { return some_gone || some_new || all_suspect || !suspect.empty(); }
   };
   PodNews take_pod_news() { return std::exchange(pod_news_, {}); }
 

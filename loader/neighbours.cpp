@@ -12,10 +12,8 @@ namespace poduplink {
 namespace {
 
 bool is_set(const Snapshot& snapshot, const PermanentNeighbour& wanted) {
-  return std::ranges::any_of(snapshot.neighbours, [&](const Neighbour& one) {
-    return one.link == wanted.link && one.address == wanted.address && one.mac == wanted.mac &&
-           (one.state & NUD_PERMANENT) != 0;
-  });
+  const Neighbour* known = snapshot.find_neighbour(wanted.link, wanted.address);
+  return known != nullptr && known->mac == wanted.mac && (known->state & NUD_PERMANENT) != 0;
 }
 
 bool is_wanted_address(const std::set<PermanentNeighbour>& wanted, const PermanentNeighbour& old) {

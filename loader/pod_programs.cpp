@@ -7,9 +7,11 @@
 #include <cerrno>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "loader/base/file.h"
 #include "loader/base/log.h"
+#include "loader/problems.h"
 #include "maps/bpf.h"
 #include "maps/paths.h"
 #include "maps/podprog.h"
@@ -47,7 +49,7 @@ std::vector<std::string> PodPrograms::switch_all(Netlink& netlink, const Tables&
                                                  const std::vector<Link>& links) {
   const auto names = modes_by_name(records);
   const auto indexes = modes_by_index(tables);
-  std::vector<std::string> problems;
+  Problems problems;
   std::set<std::string> living;
   for (const Link& link : links) {
     if (!is_pod_veth(link)) continue;
@@ -67,39 +69,58 @@ std::vector<std::string> PodPrograms::switch_all(Netlink& netlink, const Tables&
       problems.push_back(removed.error().message);
   }
   links_.clear();
-  return problems;
+  return few(std::move(problems));
 }
 
-Result<> PodPrograms::audit_link(Netlink& netlink, const Tables& tables, const std::string& veth, int index) {
-  const std::string path = link_pin(tables.folder, veth);
-  Held& held = links_[veth];
-  PDL_TRY_ASSIGN(const auto programs, bpf::tcx_programs(index, bpf::TcxHook::ingress));
-  if (held.id != 0 && std::ranges::any_of(programs, [&](const auto& one) { return one.link_id == held.id; })) {
-    if (::access(path.c_str(), F_OK) == 0) return {};
-    log_warning("{} is not pinned any more: pinning it again", path);
-    return bpf::pin(held.fd.get(), path);
-  }
-  held = {};
+Result<PodPrograms::Held> PodPrograms::take_up(Netlink& netlink, const Tables& tables, const std::string& veth,
+                                               int index) {
   PDL_TRY(put_back(netlink, tables, veth, index, PDL_MODE_NETFILTER));
-  PDL_TRY_ASSIGN(held.fd, bpf::open_pinned(path));
+  Held held;
+  PDL_TRY_ASSIGN(held.fd, bpf::open_pinned(link_pin(tables.folder, veth)));
   PDL_TRY_ASSIGN(const bpf::LinkInfo info, bpf::link_info(held.fd.get()));
-  held.id = info.id;
-  return {};
+  held.program = info.program_id;
+  return held;
+}
+
+// A link that was detached is on no interface, so that the hook itself need not be read.
+bool PodPrograms::Held::is_in_place(int index) const {
+  const auto now = bpf::known_link_info(fd.get());
+  return now && now->ifindex == static_cast<std::uint32_t>(index) && now->program_id == program;
+}
+
+Result<> PodPrograms::audit_link(Netlink& netlink, const Tables& tables, const std::string& veth, int index,
+                                 bool look_at_pin) {
+  const auto held = links_.find(index);
+  if (held == links_.end() || !held->second.is_in_place(index)) {
+    if (held != links_.end()) links_.erase(held);
+    PDL_TRY_ASSIGN(Held taken, take_up(netlink, tables, veth, index));
+    links_.emplace(index, std::move(taken));
+    return {};
+  }
+  const std::string path = look_at_pin ? link_pin(tables.folder, veth) : std::string();
+  if (!look_at_pin || ::access(path.c_str(), F_OK) == 0) return {};
+  log_warning("{} is not pinned any more: pinning it again", path);
+  return bpf::pin(held->second.fd.get(), path);
 }
 
 std::vector<std::string> PodPrograms::audit(Netlink& netlink, const Tables& tables, const Records& records,
-                                            const PodVeths& veths, const Events::PodNews& news) {
+                                            const PodVeths& veths, const Events::PodNews& news, bool same_pods) {
   static const bool have_tcx = bpf::have_tcx();
-  std::vector<std::string> problems;
-  std::set<std::string_view> looked_at;
+  const bool look_at_pins = pins_.changed(tables.folder + "/links").value_or(true);
+  // What is so all the time costs no look at the records.
+  if (complete_ && same_pods && !news.any() && !look_at_pins &&
+      std::ranges::all_of(links_, [](const auto& one) { return one.second.is_in_place(one.first); }))
+    return {};
+  Problems problems;
+  std::set<int> looked_at;
   for (const auto& [name, file] : records.files()) {
     const Record& record = file.record;
     const auto veth = file.readable ? veths.find(record.host_veth_index) : veths.end();
     if (record.state != RecordState::ready || veth == veths.end() || veth->second != record.host_veth) continue;
     Result<> done;
     if (have_tcx && record.mode == PDL_MODE_NETFILTER) {
-      looked_at.insert(veth->second);
-      done = audit_link(netlink, tables, veth->second, veth->first);
+      looked_at.insert(veth->first);
+      done = audit_link(netlink, tables, veth->second, veth->first, look_at_pins);
     } else if (news.all_suspect || news.suspect.contains(veth->first)) {
       done = put_back(netlink, tables, veth->second, veth->first, record.mode);
     }
@@ -107,7 +128,9 @@ std::vector<std::string> PodPrograms::audit(Netlink& netlink, const Tables& tabl
     if (!done && done.error().code != ENODEV) problems.push_back(done.error().message);
   }
   std::erase_if(links_, [&](const auto& one) { return !looked_at.contains(one.first); });
-  return problems;
+  complete_ = problems.empty();
+  if (!complete_) pins_ = {};  // what failed is tried again
+  return few(std::move(problems));
 }
 
 }  // namespace poduplink

@@ -10,6 +10,7 @@
 #include "loader/base/fd.h"
 #include "loader/base/result.h"
 #include "loader/events.h"
+#include "loader/folder_stamp.h"
 #include "loader/records.h"
 #include "maps/tables.h"
 
@@ -23,20 +24,26 @@ class PodPrograms {
                                       const std::vector<Link>& links);
 
   // Puts it back where it is missing: pods with links are all looked at, those with filters where `news` says that
-  // one may be gone. The caller holds GlobalLock. Returns what failed, by veth.
+  // one may be gone. `same_pods`: the records are those of the last call. The caller holds GlobalLock. Returns what
+  // failed, by veth.
   std::vector<std::string> audit(Netlink& netlink, const Tables& tables, const Records& records, const PodVeths& veths,
-                                 const Events::PodNews& news);
+                                 const Events::PodNews& news, bool same_pods);
 
  private:
-  Result<> audit_link(Netlink& netlink, const Tables& tables, const std::string& veth, int index);
-
-  // Of pods whose program sits on a tcx link, by veth: held, so that a pin can be made again, and so that the program
-  // stays where it is while bpffs is not mounted.
   struct Held {
     Fd fd;
-    std::uint32_t id = 0;  // of the link; 0: none is held
+    std::uint32_t program = 0;  // that the link bore when it was last looked at in full
+
+    [[nodiscard]] bool is_in_place(int index) const;
   };
-  std::map<std::string, Held> links_;
+  Result<> audit_link(Netlink& netlink, const Tables& tables, const std::string& veth, int index, bool look_at_pin);
+  Result<Held> take_up(Netlink& netlink, const Tables& tables, const std::string& veth, int index);
+
+  // Of pods whose program sits on a tcx link, by the veth's index: held, so that a pin can be made again, and so that
+  // the program stays where it is while bpffs is not mounted.
+  std::map<int, Held> links_;
+  FolderStamp pins_;
+  bool complete_ = false;  // the last audit left nothing to be done
 };
 
 }  // namespace poduplink

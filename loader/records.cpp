@@ -2,7 +2,6 @@
 #include "loader/records.h"
 
 #include <cerrno>
-#include <ctime>
 #include <utility>
 
 #include "loader/base/file.h"
@@ -16,26 +15,16 @@ bool same_time(const timespec& one, const timespec& other) {
   return one.tv_sec == other.tv_sec && one.tv_nsec == other.tv_nsec;
 }
 
-// Time stamps of files are as coarse as the kernel's tick, 10 ms at most: two changes in one cannot be told apart.
-bool is_settled(const timespec& modified) {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  const auto in_ms = [](const timespec& time) { return (time.tv_sec * 1000) + (time.tv_nsec / 1000000); };
-  return in_ms(now) - in_ms(modified) > 100;
-}
-
 }  // namespace
 
 Result<bool> Records::refresh() {
   const std::string folder = records_dir(run_dir_);
-  struct stat status{};
-  if (::stat(folder.c_str(), &status) != 0) {
-    if (errno != ENOENT) return fail_errno(errno, "{}", folder);
+  const auto other = stamp_.changed(folder);
+  if (!other) {
+    if (other.error().code != ENOENT) return Failure(other.error());
     return !std::exchange(files_, {}).empty();
   }
-  if (settled_ && same_time(folder_modified_, status.st_mtim)) return false;
-  folder_modified_ = status.st_mtim;
-  settled_ = is_settled(status.st_mtim);
+  if (!*other) return false;
   PDL_TRY_ASSIGN(const auto names, list_directory(folder));
   std::map<std::string, File> fresh;
   bool changed = false;

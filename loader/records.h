@@ -10,6 +10,7 @@
 #include <string>
 
 #include "loader/base/result.h"
+#include "loader/folder_stamp.h"
 #include "maps/record.h"
 
 namespace poduplink {
@@ -36,8 +37,7 @@ class Records {
 
   std::string run_dir_;
   std::map<std::string, File> files_;
-  timespec folder_modified_{};
-  bool settled_ = false;  // the folder's time stamp is old enough to tell the next change from the last
+  FolderStamp stamp_;
 };
 
 }  // namespace poduplink

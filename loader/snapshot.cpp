@@ -40,9 +40,18 @@ const Link* Snapshot::find(std::string_view name) const {
 }
 
 const Neighbour* Snapshot::find_neighbour(int link, const IpAddress& address) const {
-  const auto found = std::ranges::find_if(
-      neighbours, [&](const Neighbour& one) { return one.link == link && one.address == address; });
-  return found == neighbours.end() ? nullptr : &*found;
+  const auto found = neighbours.find({link, address});
+  return found == neighbours.end() ? nullptr : &found->second;
+}
+
+Result<> Snapshot::take_neighbours(Netlink& netlink) {
+  PDL_TRY_ASSIGN(const std::vector<Neighbour> dumped, dump_neighbours(netlink));
+  neighbours.clear();
+  for (const Neighbour& one : dumped) {
+    const Link* link = find(one.link);
+    if (link != nullptr && !is_pod_veth(*link)) neighbours.insert_or_assign({one.link, one.address}, one);
+  }
+  return {};
 }
 
 bool is_pod_veth_name(std::string_view name) {
@@ -69,18 +78,12 @@ Result<Snapshot> take_snapshot(Netlink& netlink) {
   std::ranges::sort(snapshot.links, {}, &Link::index);
   PDL_TRY_ASSIGN(snapshot.addresses, dump_addresses(netlink));
   PDL_TRY_ASSIGN(snapshot.routes, dump_routes(netlink));
-  PDL_TRY_ASSIGN(snapshot.neighbours, dump_neighbours(netlink));
-  std::set<int> pod_veths;
+  PDL_TRY(snapshot.take_neighbours(netlink));
   for (const Link& link : snapshot.links) {
-    if (is_pod_veth(link)) {
-      pod_veths.insert(link.index);
-      continue;
-    }
-    if (!link.is_ethernet() || link.is_loopback()) continue;
+    if (is_pod_veth(link) || !link.is_ethernet() || link.is_loopback()) continue;
     // A link that went away since the dump has no setting any more.
     if (const Result<int> value = effective_rp_filter(link.name)) snapshot.rp_filter[link.index] = *value;
   }
-  std::erase_if(snapshot.neighbours, [&](const Neighbour& one) { return pod_veths.contains(one.link); });
   return snapshot;
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "loader/base/result.h"
@@ -19,8 +20,8 @@ namespace poduplink {
 struct Snapshot {
   std::vector<Link> links;  // in order of index
   std::vector<InterfaceAddress> addresses;
-  std::vector<Route> routes;          // all tables
-  std::vector<Neighbour> neighbours;  // of links that are no pod's
+  std::vector<Route> routes;                                  // all tables
+  std::map<std::pair<int, IpAddress>, Neighbour> neighbours;  // by link and address, of links that are no pod's
   // Effective rp_filter, the greater of "all" and the device's, by ifindex. Missing where it cannot be read.
   std::map<int, int> rp_filter;
   // Links that were there at the last look and have not gone since: the same devices, whatever they are called now.
@@ -30,6 +31,9 @@ struct Snapshot {
   // By name, then by alternative name.
   [[nodiscard]] const Link* find(std::string_view name) const;
   [[nodiscard]] const Neighbour* find_neighbour(int link, const IpAddress& address) const;
+
+  // Dumps the neighbours alone and replaces those here. `links` must be those of the same network namespace.
+  Result<> take_neighbours(Netlink& netlink);
 };
 
 // "pdl" and twelve hex digits, of kind veth: the host side of a pod's veth (host_veth_name() in maps/attachment.h).

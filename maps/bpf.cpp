@@ -82,8 +82,7 @@ Result<> require_kind(int fd, const char* what, std::string_view kind) {
 }
 
 template <typename Info>
-Result<Info> object_info(int fd, const char* what, std::string_view kind) {
-  PDL_TRY(require_kind(fd, what, kind));
+Result<Info> known_object_info(int fd, const char* what) {
   Info info{};
   bpf_attr attributes{};
   attributes.info.bpf_fd = static_cast<std::uint32_t>(fd);
@@ -91,6 +90,12 @@ Result<Info> object_info(int fd, const char* what, std::string_view kind) {
   attributes.info.info = pointer(&info);
   if (bpf_call(BPF_OBJ_GET_INFO_BY_FD, attributes) != 0) return fail_errno(errno, "information on a {}", what);
   return info;
+}
+
+template <typename Info>
+Result<Info> object_info(int fd, const char* what, std::string_view kind) {
+  PDL_TRY(require_kind(fd, what, kind));
+  return known_object_info<Info>(fd, what);
 }
 
 Result<> element_call(int command, int map_fd, const void* key, const void* value, std::uint64_t flags) {
@@ -210,7 +215,12 @@ Result<> update_link(int link_fd, int program_fd) {
 }
 
 Result<LinkInfo> link_info(int fd) {
-  PDL_TRY_ASSIGN(const LinkInfoBuffer info, object_info<LinkInfoBuffer>(fd, "link", "link"));
+  PDL_TRY(require_kind(fd, "link", "link"));
+  return known_link_info(fd);
+}
+
+Result<LinkInfo> known_link_info(int fd) {
+  PDL_TRY_ASSIGN(const LinkInfoBuffer info, known_object_info<LinkInfoBuffer>(fd, "link"));
   const bool tcx = info.type == link_type_tcx;
   return LinkInfo{.id = info.id, .program_id = info.program_id, .ifindex = tcx ? info.tcx_ifindex : 0, .tcx = tcx};
 }

@@ -83,6 +83,8 @@ struct LinkInfo {
   bool tcx = false;
 };
 Result<LinkInfo> link_info(int fd);
+// Of a descriptor that link_info() took before: whether it is a link at all is not looked at again.
+Result<LinkInfo> known_link_info(int fd);
 
 struct TcxProgram {
   std::uint32_t program_id = 0;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loader/net/netlink.h"
 
+#include <arpa/inet.h>
+#include <linux/filter.h>
+#include <linux/rtnetlink.h>
 #include <netlink/attr.h>
 #include <netlink/msg.h>
 #include <netlink/netlink.h>
@@ -12,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <vector>
 
@@ -42,19 +46,29 @@ Failure answer_error(const nlmsghdr* header, int code) {
   return Failure(Error{code, text + ": " + errno_text(code)});
 }
 
-// Reads one datagram. 0 octets: nothing there within `patience`.
-Result<std::size_t> receive_datagram(int fd, std::span<char> buffer, std::chrono::milliseconds patience) {
+// Whether there is something to read within `patience`.
+Result<bool> wait_for_datagram(int fd, std::chrono::milliseconds patience) {
   for (;;) {
     pollfd waiting{fd, POLLIN, 0};
     const int ready = ::poll(&waiting, 1, static_cast<int>(patience.count()));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready < 0) return fail_errno(errno, "poll on a netlink socket");
-    if (ready == 0) return std::size_t{0};
+    if (ready >= 0) return ready > 0;
+    if (errno != EINTR) return fail_errno(errno, "poll on a netlink socket");
+  }
+}
+
+// Reads one datagram. 0 octets: nothing there within `patience`.
+Result<std::size_t> receive_datagram(int fd, std::span<char> buffer, std::chrono::milliseconds patience) {
+  for (;;) {
     const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT | MSG_TRUNC);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got < 0) return fail_errno(errno, "netlink");
-    if (static_cast<std::size_t>(got) > buffer.size()) return fail_errno(EMSGSIZE, "netlink message of {} octets", got);
-    return static_cast<std::size_t>(got);
+    if (got >= 0) {
+      if (static_cast<std::size_t>(got) <= buffer.size()) return static_cast<std::size_t>(got);
+      return fail_errno(EMSGSIZE, "netlink message of {} octets", got);
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) return fail_errno(errno, "netlink");
+    if (patience.count() == 0) return std::size_t{0};
+    PDL_TRY_ASSIGN(const bool there, wait_for_datagram(fd, patience));
+    if (!there) return std::size_t{0};
   }
 }
 
@@ -249,6 +263,28 @@ Result<> Netlink::join(int group) {
     return fail("netlink group {}: {}", group, nl_geterror(error));
   }
   return {};
+}
+
+// Each event is a datagram of its own. A filter's loads are big endian, the fields are in the host's order.
+void Netlink::only_neighbours_of(const std::set<int>& links) const {
+  constexpr std::uint32_t all = ~std::uint32_t{0};
+  std::vector<sock_filter> filter{
+      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, offsetof(nlmsghdr, nlmsg_type)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_NEWNEIGH), 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_DELNEIGH), 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, all),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, NLMSG_HDRLEN + offsetof(ndmsg, ndm_ifindex)),
+  };
+  for (const int link : links) {
+    filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htonl(static_cast<std::uint32_t>(link)), 0, 1));
+    filter.push_back(BPF_STMT(BPF_RET | BPF_K, all));
+  }
+  filter.push_back(BPF_STMT(BPF_RET | BPF_K, 0));
+  const sock_fprog program{.len = static_cast<unsigned short>(filter.size()), .filter = filter.data()};
+  const int unused = 0;
+  // One of other links would be worse than none.
+  if (filter.size() > BPF_MAXINSNS || ::setsockopt(fd(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) != 0)
+    ::setsockopt(fd(), SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused));
 }
 
 Result<> Netlink::receive(const Visitor& visit) const {

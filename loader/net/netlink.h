@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -103,6 +104,9 @@ class Netlink {
 
   // Joins a multicast group (RTNLGRP_*). Sockets that follow events make no requests.
   Result<> join(int group);
+  // Of neighbour events only those of these links are received from now on, all other events as before: the kernel
+  // throws the rest away before it wakes anybody. Where it takes no filter for that many links all are received.
+  void only_neighbours_of(const std::set<int>& links) const;
   // Reads what has arrived, without waiting. Errors: ENOBUFS where events were lost (resynchronise).
   Result<> receive(const Visitor& visit) const;
   [[nodiscard]] int fd() const;

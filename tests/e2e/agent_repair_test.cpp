@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What somebody takes away, breaks or leaves behind while the agent runs is put right, without an event to tell of it
 // and without a restart.
+#include <sys/resource.h>
+
 #include <csignal>
 #include <nlohmann/json.hpp>
 
@@ -209,6 +211,29 @@ TEST_CASE("A program that is taken off a pod's veth or an uplink is put back, in
     }));
   }
   for (const Pod* pod : {&fast, &filtered}) leaves_by_home(*lab, *pod, outside);
+  REQUIRE_CLOSED(*lab);
+}
+
+TEST_CASE("More pods in netfilter mode than the usual limit of descriptors are all held, and put back") {
+  rlimit usual{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &usual) == 0);
+  auto lab = value_of(Lab::create({.uplinks = 2}));
+  const rlimit scarce{.rlim_cur = 48, .rlim_max = usual.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &scarce) == 0);
+  const auto started = lab->start_agent();
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &usual) == 0);
+  value_of(started);
+  std::vector<Pod> pods;
+  for (unsigned i = 0; i < 24; ++i)
+    pods.push_back(value_of(lab->add_pod(formatted("p{}", i), {.uplink = 1 + i % 2, .mode = "netfilter"})));
+  let_the_agent_look(*lab);
+  const auto before = pins_of(folder_of(*lab));
+  for (const Pod& pod : pods) {
+    if (const std::string pin = link_pin(folder_of(*lab), pod.host_veth); before.contains(pin))
+      value_of(remove_file(pin));
+  }
+  CHECK(in_time([&] { return pins_of(folder_of(*lab)) == before; }));
+  CHECK(agent_state(*lab)["ready"].get<bool>());
   REQUIRE_CLOSED(*lab);
 }
 

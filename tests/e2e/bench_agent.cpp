@@ -60,12 +60,13 @@ class Node {
   }
 
   // As ADD does it, in its order.
-  void add(const Lab& lab, unsigned number) {
+  void add(const Lab& lab, unsigned number, pdl_mode mode) {
     const Uplink uplink = lab.uplink(1 + number % uplinks);
     const Link& home = homes_.at(uplink.number - 1);
     Record record;
     record.id = {.network = "bench", .container_id = formatted("pod-{}", number), .if_name = formatted("p{}", number)};
     record.netns = pods_->path();
+    record.mode = mode;
     record.host_veth = host_veth_name(record.id);
     must(begin_attachment(options_, record));
     record.mtu = home.mtu;
@@ -91,7 +92,10 @@ class Node {
                              .mtu = record.mtu}));
     const Link veth = must(find_link_by_name(host_, record.host_veth));
     record.host_veth_index = veth.index;
-    must(claim(host_, options_, record, entries));
+    {
+      const NetnsScope scope = must(NetnsScope::enter(lab.node().fd()));  // tcx takes the thread's
+      must(claim(host_, options_, record, entries));
+    }
     must(configure_host_side(host_, veth, addresses));
     must(set_link_up(inside_, must(find_link_by_name(inside_, record.id.if_name)).index));
     must(add_proxy_neighbour(host_, home.index, addresses.back()));
@@ -192,11 +196,11 @@ void bench_idling(Lab& lab) {
   report("  at its highest", memory_mib(pid, "VmHWM"), "MiB", memory_limit_mib);
 }
 
-void bench_all(Lab& lab, unsigned attachments) {
+void bench_all(Lab& lab, unsigned attachments, pdl_mode mode) {
   must(lab.start_agent());
   Node node(lab);
   const auto begin = Clock::now();
-  for (unsigned number = 0; number < attachments; ++number) node.add(lab, number);
+  for (unsigned number = 0; number < attachments; ++number) node.add(lab, number, mode);
   const std::size_t entries = must(must(lab.tables()).pods.entries()).size();
   std::printf("%u attachments, %zu entries, made in %.0f s beside a running agent\n", attachments, entries,
               Milliseconds(Clock::now() - begin).count() / 1000);
@@ -205,11 +209,11 @@ void bench_all(Lab& lab, unsigned attachments) {
   bench_idling(lab);
 }
 
-void bench(unsigned attachments) {
+void bench(unsigned attachments, pdl_mode mode) {
   auto lab = must(Lab::create({.name = "bench", .uplinks = uplinks}));
   std::string fault;
   try {
-    bench_all(*lab, attachments);
+    bench_all(*lab, attachments, mode);
   } catch (const std::exception& error) {
     fault = error.what();
   }
@@ -224,15 +228,18 @@ void bench(unsigned attachments) {
 int main(int argc, char** argv) {
   unsigned attachments = 5000;
   const std::string asked = argc > 1 ? argv[1] : "5000";
+  const std::string mode = argc > 2 ? argv[2] : "fast";
   const auto [end, error] = std::from_chars(asked.data(), asked.data() + asked.size(), attachments);
-  if (argc > 2 || error != std::errc() || end != asked.data() + asked.size() || attachments < 1 || attachments > 5000) {
-    std::fputs("usage: bench_agent [ATTACHMENTS]   1 to 5000, the default; the limits are for 5000\n", stderr);
+  if (argc > 3 || error != std::errc() || end != asked.data() + asked.size() || attachments < 1 || attachments > 5000 ||
+      (mode != "fast" && mode != "netfilter")) {
+    std::fputs("usage: bench_agent [ATTACHMENTS [fast|netfilter]]   1 to 5000, the default; the limits are for 5000\n",
+               stderr);
     return 2;
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   poduplink::harness::isolate(true);
   try {
-    poduplink::harness::bench(attachments);
+    poduplink::harness::bench(attachments, mode == "fast" ? PDL_MODE_FAST : PDL_MODE_NETFILTER);
   } catch (const std::exception& failure) {
     std::fprintf(stderr, "bench_agent: %s\n", failure.what());
     return 1;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
+#include <vector>
 
 #include "loader/net/link.h"
 #include "loader/net/netns.h"
@@ -149,6 +151,45 @@ TEST_CASE("proxy neighbours are added once and removed once") {
   CHECK(proxies[0].link == pair.veth.index);
   value_of(delete_proxy_neighbour(pair.host, pair.veth.index, address));
   CHECK(error_of(delete_proxy_neighbour(pair.host, pair.veth.index, address)) == ENOENT);
+}
+
+TEST_CASE("Of neighbour events only those of chosen links arrive, and every other event") {
+  VethPair pair;
+  value_of(set_link_up(pair.host, pair.veth.index));
+  const int loopback = value_of(find_link_by_name(pair.host, "lo")).index;
+  Netlink events = value_of(Netlink::open_in(pair.host_space.fd()));
+  for (const int group : {RTNLGRP_NEIGH, RTNLGRP_IPV4_ROUTE}) value_of(events.join(group));
+  const auto arrived = [&](const std::string& address) {
+    const IpAddress neighbour = *IpAddress::parse(address);
+    value_of(pair.host_space.ip("route add 198.51.100.0/24 dev pdlabc"));
+    value_of(set_permanent_neighbour(pair.host, pair.veth.index, neighbour, pod_mac));
+    value_of(delete_neighbour(pair.host, pair.veth.index, neighbour));
+    value_of(pair.host_space.ip("route del 198.51.100.0/24 dev pdlabc"));
+    std::vector<std::uint16_t> types;
+    value_of(events.receive([&](const nlmsghdr* message) {
+      const bool of_neighbour = message->nlmsg_type == RTM_NEWNEIGH || message->nlmsg_type == RTM_DELNEIGH;
+      if (!of_neighbour || parse_neighbour(message).address == neighbour) types.push_back(message->nlmsg_type);
+    }));
+    types.erase(std::ranges::unique(types).begin(), types.end());  // the kernel tells of a deletion in steps
+    return types;
+  };
+  const std::vector<std::uint16_t> routes{RTM_NEWROUTE, RTM_DELROUTE};
+  const std::vector<std::uint16_t> all{RTM_NEWROUTE, RTM_NEWNEIGH, RTM_DELNEIGH, RTM_DELROUTE};
+  const auto unfiltered = arrived("10.1.0.7");
+  for (const std::uint16_t type : all) CHECK(std::ranges::find(unfiltered, type) != unfiltered.end());
+  events.only_neighbours_of({loopback});
+  CHECK(arrived("10.1.0.8") == routes);
+  CHECK(arrived("fd00:1::8") == routes);
+  events.only_neighbours_of({loopback, pair.veth.index});
+  CHECK(arrived("10.1.0.9") == unfiltered);
+  CHECK(arrived("fd00:1::9") == unfiltered);
+  events.only_neighbours_of({});
+  CHECK(arrived("10.1.0.10") == routes);
+  // More than a filter can hold: better all than too few.
+  std::set<int> many;
+  for (int link = 1000; link < 6000; ++link) many.insert(link);
+  events.only_neighbours_of(many);
+  CHECK(arrived("10.1.0.11").size() > routes.size());
 }
 
 TEST_CASE("clsact is made once, and an ingress qdisc in its place is named") {

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the agent reads again and again: its configuration, the records, what it warns of.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "loader/base/file.h"
 #include "loader/config_file.h"
+#include "loader/folder_stamp.h"
+#include "loader/problems.h"
 #include "loader/records.h"
 #include "loader/warnings.h"
 #include "maps/paths.h"
@@ -127,4 +131,40 @@ TEST_CASE("A cluster whose services are not exempt is warned of by the address o
   const auto warned = service_warnings(config, "172.20.0.1");
   REQUIRE(warned.size() == 1);
   CHECK_THAT(warned.front(), ContainsSubstring("172.20.0.1"));
+}
+
+TEST_CASE("A folder's stamp tells of every entry that came, went or was renamed, and of nothing else") {
+  const tests::TemporaryFolder folder;
+  const std::string path = folder.file("watched");
+  FolderStamp stamp;
+  CHECK(stamp.changed(path).error().code == ENOENT);
+  REQUIRE(make_directories(path));
+  const auto changed = [&] { return stamp.changed(path).value(); };
+  // What is young may change again within the same tick.
+  const auto settled = [&] {
+    ::usleep(200'000);
+    const bool once = changed();
+    return once && !changed() && !changed();
+  };
+  CHECK((changed() && changed()));
+  CHECK(settled());
+  REQUIRE(write_file_atomically(path + "/a", "1"));
+  CHECK((changed() && changed() && settled()));
+  REQUIRE(write_file_atomically(path + "/a", "2"));  // a rename
+  CHECK(settled());
+  REQUIRE(remove_file(path + "/a"));
+  CHECK(settled());
+  // Another folder in its place, as of a file system that was mounted anew.
+  REQUIRE(::rename(path.c_str(), (path + ".old").c_str()) == 0);
+  CHECK(stamp.changed(path).error().code == ENOENT);
+  REQUIRE(::rename((path + ".old").c_str(), path.c_str()) == 0);
+  CHECK(settled());
+}
+
+TEST_CASE("Of many problems the first are told and the rest counted") {
+  Problems problems{"1", "2", "3", "4", "5"};
+  CHECK(few(problems) == problems);
+  problems.insert(problems.end(), {"6", "7"});
+  CHECK(few(problems) == Problems{"1", "2", "3", "4", "5", "and 2 more"});
+  CHECK(few({}).empty());
 }

@@ -26,13 +26,12 @@ struct Node {
   }
 
   void neighbour(const std::string& address, int state, int link = uplink) {
-    std::erase_if(world.snapshot.neighbours, [&](const Neighbour& one) { return one.address == ip(address); });
     Neighbour one;
     one.link = link;
     one.address = ip(address);
     one.state = static_cast<std::uint16_t>(state);
     if ((state & (NUD_INCOMPLETE | NUD_FAILED)) == 0) one.mac = mac(0x77);
-    world.snapshot.neighbours.push_back(one);
+    world.snapshot.neighbours.insert_or_assign({link, one.address}, one);
   }
 
   pdl_pod entry(const std::string& gateway = "10.1.0.1") {
