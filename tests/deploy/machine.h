@@ -23,6 +23,8 @@ class Machine {
 
   // A path of the machine, as the test sees it.
   [[nodiscard]] std::string path(const std::string& inside) const { return folder_ + "/root" + inside; }
+  // The folder with all files that differ from the system beneath.
+  [[nodiscard]] std::string changes() const { return folder_ + "/upper"; }
   // A program in the machine.
   [[nodiscard]] Result<Outcome> run(std::vector<std::string> argv) const;
   // The same by its shell; an exit code other than 0 is an error. Returns its output.
