@@ -118,7 +118,7 @@ TEST_CASE(
   const Machine& machine = *node.machine;
   node.configure();
   value_of(write_file_atomically(machine.path("/etc/poduplink/cni.conflist"),
-                                 value_of(read_file(PDL_DEPLOY_FOLDER "/cni.conflist")), 0644));
+                                 value_of(read_file(PDL_DEPLOY_FOLDER "/kubernetes/cni.conflist")), 0644));
   require_ok(node.dpkg("-i /root/now.deb"));
   CHECK(node.is_active());
   CHECK(machine.property("poduplinkd", "UnitFileState") == "enabled");
