@@ -127,9 +127,10 @@ Result<> remove_drafts(const std::string& folder, const std::string& name) {
 View view_of_files() {
   View view;
   view.document = {{"files", Json::array()}};
-  view.sections.push_back(
-      {.columns = {{.title = "FILE", .key = "path"}, {.title = "", .key = "what"}, {.title = "", .key = "note"}},
-       .none = "nothing to do"});
+  view.sections.push_back({.columns = {{.title = "FILE", .key = "path"},
+                                       {.title = "DONE", .key = "what"},
+                                       {.title = "NOTE", .key = "note"}},
+                           .none = "nothing to do"});
   return view;
 }
 
