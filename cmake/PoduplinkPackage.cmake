@@ -20,13 +20,15 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOC
 
 # pdl_install_compressed(FILE FOLDER): as Debian wants manual pages and changelogs.
 find_program(GZIP gzip REQUIRED)
+add_custom_target(package_files ALL) # what is made for the package alone
 function(pdl_install_compressed file folder)
   get_filename_component(name "${file}" NAME)
   set(compressed "${PROJECT_BINARY_DIR}/compressed/${name}.gz")
   add_custom_command(OUTPUT "${compressed}" DEPENDS "${file}"
     COMMAND "${CMAKE_COMMAND}" -E make_directory "${PROJECT_BINARY_DIR}/compressed"
     COMMAND sh -c "\"$1\" -9nc \"$2\" > \"$3\"" sh "${GZIP}" "${file}" "${compressed}" VERBATIM COMMENT "gzip ${name}")
-  add_custom_target(compressed_${name} ALL DEPENDS "${compressed}")
+  add_custom_target(compressed_${name} DEPENDS "${compressed}")
+  add_dependencies(package_files compressed_${name})
   install(FILES "${compressed}" DESTINATION "${folder}")
 endfunction()
 
