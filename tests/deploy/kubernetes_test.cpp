@@ -33,10 +33,11 @@ void make_image(const std::string& image) {
   const tests::TemporaryFolder folder;
   value_of(run_ok({.argv = {"dpkg-deb", "-x", value_of(make_package(folder.path())), image}}));
   fs::create_symlink("busybox", image + "/bin/test");
-  for (const char* program : {"/usr/sbin/poduplinkd", "/usr/bin/poduplinkctl"})
-    value_of(run_ok({.argv = {"sh", "-ec",
-                              "ldd " + image + program + " | grep -o '/[^ ]*' | while read -r library; do mkdir -p " +
-                                  image + "${library%/*}; cp -L $library " + image + "$library; done"}}));
+  for (const char* program : {"/usr/sbin/poduplinkd", "/usr/bin/poduplinkctl"}) {
+    constexpr const char* copy_libraries =
+        R"(ldd "$1$2" | grep -o '/[^ ]*' | while read -r one; do mkdir -p "$1${one%/*}"; cp -L "$one" "$1$one"; done)";
+    value_of(run_ok({.argv = {"sh", "-ec", copy_libraries, "sh", image, program}}));
+  }
 }
 
 class Cluster {
@@ -69,7 +70,7 @@ class Cluster {
 
   // A container to its end; or, detached, until it is removed.
   Outcome run(const json& pod, const std::string& name, bool detached = false) {
-    const json& one = container(pod, name);
+    const json one = container(pod, name);
     std::vector<std::string> argv{"run", "--name", name, "--cgroup-parent", node_.cgroup(), "--log-driver", "k8s-file"};
     argv.insert(argv.end(), {"--network", "ns:" + node_->node().path(), "--read-only", "--read-only-tmpfs=false"});
     argv.emplace_back(detached ? "-d" : "--rm");
@@ -101,21 +102,22 @@ class Cluster {
   // The probe that is a command.
   [[nodiscard]] bool is_ready(const json& pod, const std::string& name) const {
     std::vector<std::string> argv{"exec", name};
-    for (const json& word : container(pod, name).at("readinessProbe").at("exec").at("command")) argv.push_back(word);
+    const json one = container(pod, name);
+    for (const json& word : one.at("readinessProbe").at("exec").at("command")) argv.push_back(word);
     return podman(argv).ok();
   }
   [[nodiscard]] std::string log(const std::string& name) const { return podman({"logs", name}).text(); }
   [[nodiscard]] Lab& lab() { return *node_; }
 
  private:
-  static const json& container(const json& pod, const std::string& name) {
+  static json container(const json& pod, const std::string& name) {
     for (const char* kind : {"initContainers", "containers"}) {
       for (const json& one : pod.at(kind)) {
         if (one.at("name") == name) return one;
       }
     }
     FAIL("no container " << name);
-    return pod;
+    return {};
   }
   [[nodiscard]] std::string bound(const json& pod, const json& mount) const {
     std::string from = config();
