@@ -79,21 +79,20 @@ Result<Value> summed(int map_fd, const void* key, unsigned cpus) {
   return value;
 }
 
-// All entries, many with one call. Errors: see lookup_batch().
-template <typename Key, typename Value>
-Result<std::vector<std::pair<Key, Value>>> entries_by_batch(int map_fd) {
+// Hands all entries to `visit`, many with one call: keys, values and their number. Errors: see lookup_batch().
+template <typename Key, typename Value, typename Visit>
+Result<> each_batch(int map_fd, Visit visit) {
   constexpr std::uint32_t most = 1024;
   std::vector<Key> keys(most);
   std::vector<Value> values(most);
   std::array<std::uint8_t, std::max<std::size_t>(sizeof(Key), sizeof(std::uint32_t))> cursor{};
   bpf::Batch batch{.cursor = cursor, .keys = keys.data(), .values = values.data(), .most = most, .count = 0};
-  std::vector<std::pair<Key, Value>> found;
   bool more = true;
   for (bool first = true; more; first = false) {
     PDL_TRY_ASSIGN(more, bpf::lookup_batch(map_fd, first, batch));
-    for (std::uint32_t i = 0; i < batch.count; ++i) found.emplace_back(keys[i], values[i]);
+    visit(keys, values, batch.count);
   }
-  return found;
+  return {};
 }
 
 template <typename Key, typename Visit>
@@ -152,14 +151,31 @@ Result<bool> Table<Key, Value>::erase(const Key& key) const {
 
 template <typename Key, typename Value>
 Result<std::vector<std::pair<Key, Value>>> Table<Key, Value>::entries() const {
-  if (auto quickly = entries_by_batch<Key, Value>(fd())) return quickly;
   std::vector<std::pair<Key, Value>> found;
+  const auto quickly = each_batch<Key, Value>(fd(), [&](const auto& keys, const auto& values, std::uint32_t count) {
+    for (std::uint32_t i = 0; i < count; ++i) found.emplace_back(keys[i], values[i]);
+  });
+  if (quickly) return found;
+  found.clear();
   PDL_TRY(each_key<Key>(fd(), "map " + name_, [&](const Key& key) -> Result<> {
     PDL_TRY_ASSIGN(const std::optional<Value> value, find(key));
     if (value) found.emplace_back(key, *value);
     return {};
   }));
   return found;
+}
+
+template <typename Key, typename Value>
+Result<std::size_t> Table<Key, Value>::count() const {
+  std::size_t number = 0;
+  const auto add = [&](const auto&, const auto&, std::uint32_t count) { number += count; };
+  if (each_batch<Key, Value>(fd(), add)) return number;
+  number = 0;
+  PDL_TRY(each_key<Key>(fd(), "map " + name_, [&](const Key&) -> Result<> {
+    ++number;
+    return {};
+  }));
+  return number;
 }
 
 template class Table<pdl_addr4, pdl_pod>;
@@ -304,6 +320,30 @@ Result<Tables> open_tables(const std::string& version_folder) {
   return tables;
 }
 
+namespace {
+
+template <typename Key, typename Value>
+Result<> add_fill(std::vector<Fill>& fills, const Table<Key, Value>& table) {
+  PDL_TRY_ASSIGN(const std::size_t entries, table.count());
+  PDL_TRY_ASSIGN(const bpf::MapInfo info, bpf::map_info(table.fd()));
+  fills.push_back({table.name(), entries, info.max_entries});
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<Fill>> fill_of_maps(const Tables& tables) {
+  std::vector<Fill> fills;
+  PDL_TRY(add_fill(fills, tables.pods.v4()));
+  PDL_TRY(add_fill(fills, tables.pods.v6()));
+  PDL_TRY(add_fill(fills, tables.nodes.v4()));
+  PDL_TRY(add_fill(fills, tables.nodes.v6()));
+  PDL_TRY(add_fill(fills, tables.uplinks));
+  PDL_TRY(add_fill(fills, tables.exempt.v4()));
+  PDL_TRY(add_fill(fills, tables.exempt.v6()));
+  return fills;
+}
+
 Result<unsigned> current_abi(const std::string& pin_dir) {
   const std::string path = current_link(pin_dir);
   std::array<char, 64> target{};
@@ -334,6 +374,19 @@ std::string verdict_name(unsigned verdict) {
 }
 
 std::string verdict_text(unsigned verdict) { return verdict < verdict_texts.size() ? verdict_texts[verdict] : ""; }
+
+const char* verdict_program(unsigned verdict) {
+  const std::string name = verdict_name(verdict);
+  if (name.starts_with("late_")) return "uplink_egress";
+  return name.starts_with("in_") || verdict == PDL_VERDICT_martian ? "uplink_ingress" : "pod_egress";
+}
+
+const char* verdict_outcome(unsigned verdict) {
+  const std::string text = verdict_text(verdict);
+  if (text.starts_with("dropped:") || verdict == PDL_VERDICT_too_big) return "dropped";
+  if (text.starts_with("to the stack:")) return "stack";
+  return text.starts_with("passed:") ? "passed" : "sent";
+}
 
 std::optional<IpAddress> pod_gateway(const pdl_pod& pod) {
   const IpAddress v4 = IpAddress::v4(pod.gateway4);

@@ -33,6 +33,8 @@ class Table {
   [[nodiscard]] Result<bool> erase(const Key& key) const;
   // A copy of all entries. Entries changed meanwhile may be in it or not.
   [[nodiscard]] Result<std::vector<std::pair<Key, Value>>> entries() const;
+  // Their number, without a copy of them.
+  [[nodiscard]] Result<std::size_t> count() const;
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] const std::string& name() const { return name_; }
@@ -54,6 +56,9 @@ class AddressTable {
   [[nodiscard]] Result<bool> erase(const IpAddress& address) const;
   [[nodiscard]] Result<std::vector<std::pair<IpAddress, Value>>> entries() const;
 
+  [[nodiscard]] const Table<pdl_addr4, Value>& v4() const { return v4_; }
+  [[nodiscard]] const Table<pdl_addr6, Value>& v6() const { return v6_; }
+
  private:
   Table<pdl_addr4, Value> v4_;
   Table<pdl_addr6, Value> v6_;
@@ -73,6 +78,9 @@ class ExemptTable {
   [[nodiscard]] Result<> put(const Prefix& prefix, std::uint32_t item) const;
   [[nodiscard]] Result<bool> erase(const Prefix& prefix) const;
   [[nodiscard]] Result<std::vector<std::pair<Prefix, std::uint32_t>>> entries() const;
+
+  [[nodiscard]] const Table<pdl_prefix4, pdl_exempt>& v4() const { return v4_; }
+  [[nodiscard]] const Table<pdl_prefix6, pdl_exempt>& v6() const { return v6_; }
 
  private:
   Table<pdl_prefix4, pdl_exempt> v4_;
@@ -108,6 +116,15 @@ struct Tables {
   StatsTable stats;
 };
 
+// How full a map is.
+struct Fill {
+  std::string map;
+  std::size_t entries = 0;
+  std::uint32_t size = 0;
+};
+// Of all maps that can be full. Errors: errno of the kernel, with the map.
+Result<std::vector<Fill>> fill_of_maps(const Tables& tables);
+
 // Opens every map of one version folder. Errors: ENOENT naming the pin that is missing, EINVAL naming a
 // pin that is something else than this build's map.
 Result<Tables> open_tables(const std::string& version_folder);
@@ -121,6 +138,12 @@ Result<Tables> open_current_tables(const std::string& pin_dir);
 // Name of an enumerator of pdl_verdict, and its text from PDL_VERDICTS.
 std::string verdict_name(unsigned verdict);
 std::string verdict_text(unsigned verdict);
+// The program that counts it.
+const char* verdict_program(unsigned verdict);
+// What becomes of the packet in one word: "dropped", "stack" (left to the host's own routing), "passed" (an uplink's
+// packet that was left as it was), "sent". A packet that is too big is dropped, but for IPv4 ones that may be
+// fragmented.
+const char* verdict_outcome(unsigned verdict);
 
 // Next hop of a pod entry: gateway4 or gateway6, whichever is set.
 std::optional<IpAddress> pod_gateway(const pdl_pod& pod);

@@ -12,20 +12,6 @@
 #include "maps/paths.h"
 
 namespace poduplink::ctl {
-namespace {
-
-Family family_of(const IpAddress& address) { return address.family(); }
-Family family_of(const Prefix& prefix) { return prefix.family(); }
-
-// Keys are addresses or prefixes.
-template <typename Entries>
-std::size_t count_family(const Entries& entries, Family family) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(entries, [&](const auto& entry) { return family_of(entry.first) == family; }));
-}
-
-}  // namespace
-
 Result<bool> agent_runs(const std::string& run_dir) {
   struct stat status{};
   const std::string path = run_dir + "/agent.lock";
@@ -45,28 +31,6 @@ Result<bool> agent_runs(const std::string& run_dir) {
     start = end + 1;
   }
   return false;
-}
-
-Result<std::vector<Fill>> fill_of_maps(const Tables& tables) {
-  std::vector<Fill> fills;
-  const auto add = [&](const std::string& map, std::size_t entries) -> Result<> {
-    PDL_TRY_ASSIGN(const Fd fd, bpf::open_pinned(map_pin(tables.folder, map)));
-    PDL_TRY_ASSIGN(const bpf::MapInfo info, bpf::map_info(fd.get()));
-    fills.push_back({map, entries, info.max_entries});
-    return {};
-  };
-  PDL_TRY_ASSIGN(const auto pods, tables.pods.entries());
-  PDL_TRY(add("pods4", count_family(pods, Family::v4)));
-  PDL_TRY(add("pods6", count_family(pods, Family::v6)));
-  PDL_TRY_ASSIGN(const auto nodes, tables.nodes.entries());
-  PDL_TRY(add("nodes4", count_family(nodes, Family::v4)));
-  PDL_TRY(add("nodes6", count_family(nodes, Family::v6)));
-  PDL_TRY_ASSIGN(const auto uplinks, tables.uplinks.entries());
-  PDL_TRY(add("uplinks", uplinks.size()));
-  PDL_TRY_ASSIGN(const auto exempt, tables.exempt.entries());
-  PDL_TRY(add("exempt4", count_family(exempt, Family::v4)));
-  PDL_TRY(add("exempt6", count_family(exempt, Family::v6)));
-  return fills;
 }
 
 std::vector<std::string> programs_on(Netlink& netlink, int link, TcHook hook) {

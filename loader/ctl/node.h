@@ -24,14 +24,6 @@ struct Settings {
 // True where an agent holds RUN_DIR/agent.lock. The lock itself is not touched: a starting agent must get it.
 Result<bool> agent_runs(const std::string& run_dir);
 
-// How full a map is.
-struct Fill {
-  std::string map;
-  std::size_t entries = 0;
-  std::uint32_t size = 0;
-};
-Result<std::vector<Fill>> fill_of_maps(const Tables& tables);
-
 // Programs on a hook of an interface by name, in the order in which they run. Empty where the interface is gone.
 std::vector<std::string> programs_on(Netlink& netlink, int link, TcHook hook);
 

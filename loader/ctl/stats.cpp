@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <string_view>
 #include <utility>
 
 #include "loader/ctl/commands.h"
@@ -12,11 +11,6 @@ constexpr __u64 pdl_verdicts::* counters[] = {
     PDL_VERDICTS(PDL_X)
 #undef PDL_X
 };
-
-const char* program_of(const std::string& verdict) {
-  if (verdict.starts_with("late_")) return "uplink_egress";
-  return verdict.starts_with("in_") || verdict == "martian" ? "uplink_ingress" : "pod_egress";
-}
 
 }  // namespace
 
@@ -36,7 +30,7 @@ Result<View> stats_view(const Settings& settings, bool all, Rates& rates) {
     if (packets == 0 && !all) continue;
     const std::string name = verdict_name(verdict);
     view.document.push_back({{"verdict", name},
-                             {"program", program_of(name)},
+                             {"program", verdict_program(verdict)},
                              {rates.known() ? "packetsPerSecond" : "packets", packets},
                              {"meaning", verdict_text(verdict)}});
     Json row = view.document.back();
