@@ -12,7 +12,8 @@ install(TARGETS poduplinkctl DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(TARGETS poduplink poduplink-ipam DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/poduplink")
 install(FILES "${deploy}/poduplinkd.service" DESTINATION lib/systemd/system)
 install(DIRECTORY DESTINATION /etc/poduplink)
-install(FILES "${deploy}/kubernetes/config.json" "${deploy}/kubernetes/cni.conflist" DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
+install(FILES "${deploy}/kubernetes/config.json" "${deploy}/kubernetes/cni.conflist" "${deploy}/grafana/poduplink.json"
+  "${deploy}/prometheus/alerts.yml" DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
 install(FILES "${deploy}/debian/copyright" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES "${deploy}/debian/lintian-overrides" RENAME poduplink DESTINATION "${CMAKE_INSTALL_DATADIR}/lintian/overrides")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md"

@@ -23,12 +23,11 @@ using namespace std::chrono_literals;
 
 // Events come in bursts (a new interface brings a dozen); one look serves them all.
 constexpr auto settle_time = 30ms;
-// Between two looks at everything that no event tells of. Faults are to be mended within 5 s.
-constexpr auto audit_time = 3s;
 
 }  // namespace
 
 Result<> Agent::bring_up() {
+  exporter_.listen(config_.metrics_listen);
   load_conntrack_module();
   PDL_TRY_ASSIGN(conntrack_, conntrack_can_be_asked());
   if (!conntrack_) log_warning("no connection tracking in this kernel yet: loading without it and looking each second");
@@ -67,6 +66,7 @@ Result<> Agent::take_over_version(const std::string& before, const std::string& 
   const auto copied = copy_maps(before, folder);
   const Result<> carried = copied ? carry_links(before, folder) : Result<>(Failure(copied.error()));
   if (carried) {
+    figures_.entries_copied = *copied;
     log_info("upgrade from {} to {}: {} entries copied", before, folder, *copied);
     return {};
   }

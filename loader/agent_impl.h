@@ -17,7 +17,9 @@
 #include "loader/desired.h"
 #include "loader/event_loop.h"
 #include "loader/events.h"
+#include "loader/figures.h"
 #include "loader/memory.h"
+#include "loader/metrics/exporter.h"
 #include "loader/pod_programs.h"
 #include "loader/pods.h"
 #include "loader/problems.h"
@@ -50,7 +52,7 @@ class Agent {
 
  private:
   Result<> load_datapath(bool conntrack);
-  static Result<> take_over_version(const std::string& before, const std::string& folder);
+  Result<> take_over_version(const std::string& before, const std::string& folder);
   Result<> give_up_version(const std::string& before, const std::vector<std::string>& problems);
   void retire_other_versions();
   std::vector<std::string> switch_programs(std::vector<std::string>& uplink_problems);
@@ -60,7 +62,8 @@ class Agent {
   void take_over(AgentConfig fresh);
   std::vector<std::string> mend_pins();
   std::vector<std::string> attach_wanted();
-  std::vector<std::string> publish_all();
+  enum class Looked { fresh, audit };  // the network was read anew, or everything should be as it was left
+  std::vector<std::string> publish_all(Looked looked);
   std::vector<std::string> publish_pods(const Events::PodNews& news);
   std::vector<std::string> warnings();
   std::vector<std::string> detach_unwanted();
@@ -70,6 +73,7 @@ class Agent {
   void tell(const std::vector<std::string>& failures);
   void log_report(const std::vector<UplinkReport>& before) const;
   void remember();
+  [[nodiscard]] AgentView view() const;
 
   AgentOptions options_;
   ConfigFile file_;
@@ -96,7 +100,10 @@ class Agent {
   std::vector<std::string> conntrack_problem_;
   std::vector<std::string> config_problem_;  // of a changed file that was not taken over
   std::optional<AgentState> state_;
+  Figures figures_;
+  std::chrono::steady_clock::time_point began_;  // the reconciliation that is going on
   EventLoop loop_;
+  Exporter exporter_{loop_, [this] { return view(); }};
 };
 
 }  // namespace poduplink

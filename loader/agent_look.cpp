@@ -20,6 +20,7 @@
 namespace poduplink {
 
 void Agent::look_again() {
+  began_ = std::chrono::steady_clock::now();
   auto snapshot = take_snapshot(netlink_);
   if (!snapshot) {
     tell({"the network cannot be read: " + snapshot.error().message});
@@ -40,7 +41,7 @@ void Agent::look_again() {
       failures.push_back("the neighbours cannot be read: " + taken.error().message);
   }
   append(failures, attach_wanted());
-  append(failures, publish_all());
+  append(failures, publish_all(Looked::fresh));
   append(failures, detach_unwanted());
   append(failures, keep_permanent_neighbours(netlink_, desired_.neighbours, snapshot_, memory_));
   tell(failures);
@@ -50,6 +51,8 @@ void Agent::look_again() {
 // of pods must not cost a node anything while nothing happens.
 void Agent::audit() {
   reload(false);
+  began_ = std::chrono::steady_clock::now();
+  exporter_.listen(config_.metrics_listen);
   // Where the file system is gone, folders would be made in what lies beneath. Programs and maps work on without it.
   if (const auto fits = check_pin_dir(options_.pin_dir); !fits) {
     tell({fits.error().message});
@@ -57,7 +60,7 @@ void Agent::audit() {
   }
   std::vector<std::string> failures = mend_pins();
   append(failures, attach_wanted());
-  append(failures, publish_all());
+  append(failures, publish_all(Looked::audit));
   tell(failures);
 }
 
@@ -66,6 +69,7 @@ std::vector<std::string> Agent::mend_pins() {
   if (!lock) return {lock.error().message};
   const auto mended = datapath_->mend_pins();
   if (!mended) return {mended.error().message};
+  figures_.repairs.pins += mended->size();
   for (const std::string& path : *mended) log_warning("{} was missing: pinned again", path);
   return {};
 }
@@ -73,6 +77,7 @@ std::vector<std::string> Agent::mend_pins() {
 void Agent::reload(bool asked) {
   auto fresh = file_.look(asked);
   if (!fresh) {
+    ++figures_.reloads_failed;
     log_error("{}; the configuration stays as it was", fresh.error().message);
     config_problem_ = {"configuration not taken over: " + fresh.error().message};
     return;
@@ -80,6 +85,7 @@ void Agent::reload(bool asked) {
   if (!*fresh) return;
   config_problem_.clear();
   if (**fresh == config_) {
+    ++figures_.reloads_done;
     log_info("the configuration is what it was");
     return;
   }
@@ -88,20 +94,21 @@ void Agent::reload(bool asked) {
 
 void Agent::take_over(AgentConfig fresh) {
   if (fresh.map_sizes != config_.map_sizes) log_warning("mapSizes has changed: that holds after --unload");
-  if (fresh.metrics_listen != config_.metrics_listen)
-    log_warning("metrics.listen has changed: that holds after a restart");
   const bool other_programs = fresh.steer_node != config_.steer_node;
   log_info("taking over a changed configuration: {} uplinks, {} exempt prefixes",
            fresh.discover ? std::string("discovered") : std::to_string(fresh.uplinks.size()), fresh.exempt.size());
   const AgentConfig old = std::exchange(config_, std::move(fresh));
   if (other_programs) {
     if (const auto loaded = load_datapath(conntrack_); !loaded) {
+      ++figures_.reloads_failed;
       log_error("{}; the configuration stays as it was", loaded.error().message);
       config_problem_ = {"configuration not taken over: " + loaded.error().message};
       config_ = old;
       return;
     }
   }
+  ++figures_.reloads_done;
+  exporter_.listen(config_.metrics_listen);
   look_again();
 }
 
@@ -117,20 +124,22 @@ std::vector<std::string> Agent::attach_wanted() {
       problems.push_back(formatted("{} cannot bear the programs: {}", uplink.name(), attached.error().message));
     }
   }
+  figures_.repairs.uplink_programs += attachments_->take_mended();
   return problems;
 }
 
 // What steers a packet comes before what lets pods use it: addresses and exempt prefixes, then uplinks, then
 // pods; entries of interfaces that are no longer managed go last.
-std::vector<std::string> Agent::publish_all() {
+std::vector<std::string> Agent::publish_all(Looked looked) {
   const auto lock = GlobalLock::take(options_.run_dir);
   if (!lock) return {lock.error().message};
-  std::vector<std::string> problems = publish_nodes(tables_, desired_);
-  append(problems, publish_exempt(tables_, desired_));
-  append(problems, publish_uplinks(tables_, desired_, attached_));
-  append(problems, publish_pods(events_.take_pod_news()));
-  append(problems, retire_uplinks(tables_, desired_, attached_));
-  return problems;
+  Published all = publish_nodes(tables_, desired_);
+  all.add(publish_exempt(tables_, desired_));
+  all.add(publish_uplinks(tables_, desired_, attached_));
+  append(all.problems, publish_pods(events_.take_pod_news()));
+  all.add(retire_uplinks(tables_, desired_, attached_));
+  if (looked == Looked::audit) figures_.repairs.map_entries += all.changes;
+  return all.problems;
 }
 
 // Entries are compared with the records where anything can have changed: the entries themselves, a record, what the
@@ -148,15 +157,19 @@ std::vector<std::string> Agent::publish_pods(const Events::PodNews& news) {
     if (!repairs) return {repairs.error().message};
     note_gateways(repairs->silent);
     if (repairs->any()) {
+      figures_.repairs.pod_entries_made += repairs->made;
+      figures_.repairs.pod_entries_changed += repairs->changed;
+      figures_.repairs.pod_entries_erased += repairs->erased;
       log_info("pod entries: {} made, {} changed, {} erased", repairs->made, repairs->changed, repairs->erased);
       settled_pods_.reset();
       present = tables_.pods.entries();
       if (!present) return {present.error().message};
     }
-    problems = keep_proxy_neighbours(netlink_, records_, *present);
+    problems = keep_proxy_neighbours(netlink_, records_, *present, figures_.repairs.proxy_neighbours);
     if (!repairs->any()) settled_pods_ = std::move(*present);
   }
   append(problems, pod_programs_.audit(netlink_, tables_, records_, events_.pod_veths(), news, settled && !*changed));
+  figures_.repairs.pod_programs += pod_programs_.take_mended();
   return problems;
 }
 
@@ -176,6 +189,7 @@ std::vector<std::string> Agent::warnings() {
                     uplink.name(), name));
   }
   append(all, config_problem_);
+  append(all, exporter_.problems());
   return all;
 }
 
@@ -281,6 +295,22 @@ void Agent::tell(const std::vector<std::string>& failures) {
                                         : "not ready: " + joined);
   state_ = std::move(state);
   if (retry) loop_.wake_in(retry_time);
+
+  ++(failures.empty() ? figures_.reconciliations_done : figures_.reconciliations_failed);
+  figures_.reconciled = std::chrono::steady_clock::now();
+  figures_.reconciled_date = std::chrono::system_clock::now();
+  figures_.reconciliation_took = figures_.reconciled - began_;
+}
+
+AgentView Agent::view() const {
+  return {.figures = figures_,
+          .tables = tables_,
+          .desired = desired_,
+          .silent_gateways = silent_gateways_,
+          .state = state_ ? &*state_ : nullptr,
+          .events_lost = events_.times_lost(),
+          .dumps_interrupted = netlink_.dumps_interrupted(),
+          .config_in_force = config_problem_.empty()};
 }
 
 void Agent::remember() {

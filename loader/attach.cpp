@@ -93,8 +93,10 @@ Result<> remove_our_filters(Netlink& netlink, int ifindex, bool made_by_us) {
 
 Result<> Attachments::attach(Netlink& netlink, int ifindex) {
   for (const UplinkHook& hook : uplink_hooks) {
-    Result<> done = use_tcx_ ? attach_link(ifindex, hook) : attach_filter(netlink, ifindex, hook);
-    if (!done) return fail_within(std::move(done.error()), hook.program);
+    Result<bool> made = use_tcx_ ? attach_link(ifindex, hook) : attach_filter(netlink, ifindex, hook);
+    if (!made) return fail_within(std::move(made.error()), hook.program);
+    const bool first = known_.insert({ifindex, hook.hook}).second;
+    if (*made && !first) ++mended_;
   }
   // What another way of attaching left, now that ours is in force: each packet meets one program a hook.
   if (use_tcx_) return remove_our_filters(netlink, ifindex, memory_->clsact.erase(ifindex) > 0);
@@ -114,11 +116,12 @@ Result<> Attachments::remove_links(int ifindex) {
   return {};
 }
 
-Result<> Attachments::attach_link(int ifindex, const UplinkHook& hook) {
+Result<bool> Attachments::attach_link(int ifindex, const UplinkHook& hook) {
   const std::string path = link_pin(datapath_->folder(), uplink_link_name(ifindex, hook));
   const int program = datapath_->program_fd(hook.program);
   PDL_TRY_ASSIGN(Fd link, usable_link(path, ifindex));
-  if (!link) {
+  const bool missing = !link;
+  if (missing) {
     PDL_TRY_ASSIGN(link, pin_held_link(ifindex, hook, path));
   }
   if (link) {
@@ -130,7 +133,8 @@ Result<> Attachments::attach_link(int ifindex, const UplinkHook& hook) {
     PDL_TRY(bpf::pin(link.get(), path));
   }
   links_[{ifindex, hook.hook}] = std::move(link);
-  return restore_order(ifindex, hook, path);
+  PDL_TRY_ASSIGN(const bool misplaced, restore_order(ifindex, hook, path));
+  return missing || misplaced;
 }
 
 Result<Fd> Attachments::pin_held_link(int ifindex, const UplinkHook& hook, const std::string& path) {
@@ -145,13 +149,13 @@ Result<Fd> Attachments::pin_held_link(int ifindex, const UplinkHook& hook, const
   return link;
 }
 
-Result<> Attachments::restore_order(int ifindex, const UplinkHook& hook, const std::string& path) {
+Result<bool> Attachments::restore_order(int ifindex, const UplinkHook& hook, const std::string& path) {
   const int program = datapath_->program_fd(hook.program);
   PDL_TRY_ASSIGN(const std::uint32_t ours, program_id(program));
   PDL_TRY_ASSIGN(const auto programs, bpf::tcx_programs(ifindex, tcx_hook(hook)));
   if (programs.empty()) return fail_errno(ENODEV, "nothing is attached to interface {}", ifindex);
   const bpf::TcxProgram& expected = hook.hook == TcHook::ingress ? programs.back() : programs.front();
-  if (expected.program_id == ours) return {};
+  if (expected.program_id == ours) return false;
   log_info("{} on interface {}: restoring its place among {} programs", hook.program, ifindex, programs.size());
   // A second object of the same program takes the right place before the first one leaves the wrong one.
   PDL_TRY_ASSIGN(const Fd second, datapath_->load_again(hook.program));
@@ -160,29 +164,34 @@ Result<> Attachments::restore_order(int ifindex, const UplinkHook& hook, const s
   Fd& held = links_[{ifindex, hook.hook}];
   PDL_TRY(detach_link(held.get()));
   held = std::move(link);
-  return bpf::update_link(held.get(), program);
+  PDL_TRY(bpf::update_link(held.get(), program));
+  return true;
 }
 
-Result<> Attachments::attach_filter(Netlink& netlink, int ifindex, const UplinkHook& hook) {
+Result<bool> Attachments::attach_filter(Netlink& netlink, int ifindex, const UplinkHook& hook) {
   PDL_TRY_ASSIGN(const IngressQdisc before, ingress_qdisc(netlink, ifindex));
   PDL_TRY(ensure_clsact(netlink, ifindex));
   if (before == IngressQdisc::none) memory_->clsact.insert(ifindex);
   const std::uint16_t priority = priority_of(hook.hook);
+  bool missing = true;
   for (const TcFilter& filter : filters_or_none(netlink, ifindex, hook.hook)) {
+    if (is_our_filter(filter, hook.hook, hook.program)) missing = false;
     const bool same_place = filter.priority == priority && (filter.handle == tc_handle || filter.kind != "bpf");
     if (same_place && !is_our_filter(filter, hook.hook, hook.program))
       return fail_errno(EEXIST, "a foreign {} filter {} has priority {}; it is left untouched", filter.kind,
                         filter.name, priority);
   }
-  return set_bpf_filter(netlink, BpfFilter{.link = ifindex,
-                                           .hook = hook.hook,
-                                           .priority = priority,
-                                           .handle = tc_handle,
-                                           .program_fd = datapath_->program_fd(hook.program),
-                                           .name = hook.program});
+  PDL_TRY(set_bpf_filter(netlink, BpfFilter{.link = ifindex,
+                                            .hook = hook.hook,
+                                            .priority = priority,
+                                            .handle = tc_handle,
+                                            .program_fd = datapath_->program_fd(hook.program),
+                                            .name = hook.program}));
+  return missing;
 }
 
 Result<> Attachments::detach(Netlink& netlink, int ifindex) {
+  for (const UplinkHook& hook : uplink_hooks) known_.erase({ifindex, hook.hook});
   PDL_TRY(remove_links(ifindex));
   return remove_our_filters(netlink, ifindex, memory_->clsact.erase(ifindex) > 0);
 }

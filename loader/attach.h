@@ -43,6 +43,10 @@ class Attachments {
   // updated in place, without a packet passing in between. Errors name the hook; ENODEV, ENOLINK: it is gone.
   Result<> attach(Netlink& netlink, int ifindex);
 
+  // How many programs attach() had to put back, into their place or under their pin, since the last call: those that it
+  // had attached before.
+  unsigned take_mended() { return std::exchange(mended_, 0); }
+
   // Takes ours away from an interface.
   Result<> detach(Netlink& netlink, int ifindex);
 
@@ -54,17 +58,20 @@ class Attachments {
   Result<std::set<int>> attached(Netlink& netlink, const std::set<int>& candidates);
 
  private:
-  Result<> attach_link(int ifindex, const UplinkHook& hook);
+  // True where it was not there as it should be.
+  Result<bool> attach_link(int ifindex, const UplinkHook& hook);
   // A link whose pin went away under us, pinned anew. Nothing where none is held.
   Result<Fd> pin_held_link(int ifindex, const UplinkHook& hook, const std::string& path);
-  Result<> restore_order(int ifindex, const UplinkHook& hook, const std::string& path);
+  Result<bool> restore_order(int ifindex, const UplinkHook& hook, const std::string& path);
   Result<> remove_links(int ifindex);
-  Result<> attach_filter(Netlink& netlink, int ifindex, const UplinkHook& hook);
+  Result<bool> attach_filter(Netlink& netlink, int ifindex, const UplinkHook& hook);
 
   const Datapath* datapath_;
   bool use_tcx_;
   AgentMemory* memory_;
   std::map<std::pair<int, TcHook>, Fd> links_;  // held, so that pins can be made again
+  std::set<std::pair<int, TcHook>> known_;      // what was attached by this object
+  unsigned mended_ = 0;
 };
 
 // Ours among the filters of a hook: by handle, priority and name.

@@ -58,6 +58,7 @@ Result<std::uint16_t> parse_port(std::string_view text) {
 
 Result<ListenAddress> parse_listen(const std::string& text) {
   ListenAddress listen;
+  if (text == "off") return listen;
   if (text.starts_with("unix:")) {
     listen.path = text.substr(5);
     // sun_path of sockaddr_un has 108 octets with the final zero.
@@ -66,14 +67,14 @@ Result<ListenAddress> parse_listen(const std::string& text) {
     return listen;
   }
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return fail("'{}' is not ADDRESS:PORT", text);
+  if (colon == std::string::npos) return fail("'{}' is not ADDRESS:PORT, unix:/PATH or off", text);
   std::string host = text.substr(0, colon);
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
   const Result<IpAddress> address = IpAddress::parse(host);
   const Result<std::uint16_t> port = parse_port(std::string_view(text).substr(colon + 1));
   if (!address || !port || bracketed != address->is_v6())
-    return fail("'{}' is not ADDRESS:PORT (IPv6 in brackets) or unix:/PATH", text);
+    return fail("'{}' is not ADDRESS:PORT (IPv6 in brackets), unix:/PATH or off", text);
   listen.address = *address;
   listen.port = *port;
   return listen;
@@ -192,6 +193,13 @@ void read_object(ObjectReader& top, std::string_view key, Problems& problems, co
 }
 
 }  // namespace
+
+std::string ListenAddress::text() const {
+  if (is_off()) return "off";
+  if (!address) return "unix:" + path;
+  const std::string host = address->text();
+  return address->is_v6() ? formatted("[{}]:{}", host, port) : formatted("{}:{}", host, port);
+}
 
 AgentConfig::AgentConfig() {
   metrics_listen.address = IpAddress::v4(std::array<std::uint8_t, 4>{127, 0, 0, 1});

@@ -48,11 +48,15 @@ struct MapSizes {
   friend bool operator==(const MapSizes&, const MapSizes&) = default;
 };
 
-// "127.0.0.1:9465", "[::1]:9465" or "unix:/run/poduplink/metrics".
+// "127.0.0.1:9465", "[::1]:9465", "unix:/run/poduplink/metrics" or "off".
 struct ListenAddress {
-  std::optional<IpAddress> address;  // none: a unix socket
+  std::optional<IpAddress> address;  // none: a unix socket, or off
   std::uint16_t port = 0;
-  std::string path;
+  std::string path;  // of a unix socket
+
+  [[nodiscard]] bool is_off() const { return !address && path.empty(); }
+  // As it stands in the configuration.
+  [[nodiscard]] std::string text() const;
 
   friend bool operator==(const ListenAddress&, const ListenAddress&) = default;
 };

@@ -18,7 +18,42 @@ std::uint64_t now_us() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1000000U + static_cast<std::uint64_t>(now.tv_nsec) / 1000U;
 }
 
+constexpr std::uint32_t readable = 1;  // EPOLLIN
+
+int call_source(void* callback) {
+  (*static_cast<std::function<void()>*>(callback))();
+  return 0;
+}
+
 }  // namespace
+
+LoopSource::~LoopSource() { sd_event_source_disable_unref(source_); }
+
+void LoopSource::set(std::optional<std::chrono::microseconds> delay) {
+  if (delay) sd_event_source_set_time(source_, now_us() + static_cast<std::uint64_t>(delay->count()));
+  if (const int code = sd_event_source_set_enabled(source_, delay ? SD_EVENT_ONESHOT : SD_EVENT_OFF); code < 0)
+    log_error("setting a timer: {}", errno_text(-code));
+}
+
+Result<std::unique_ptr<LoopSource>> EventLoop::watch_meanwhile(int fd, Callback callback) {
+  auto watched = std::make_unique<LoopSource>(std::move(callback));
+  const auto call = [](sd_event_source*, int, std::uint32_t, void* data) { return call_source(data); };
+  if (const int code = sd_event_add_io(event_, &watched->source_, fd, readable, call, &watched->callback_); code < 0)
+    return fail_errno(-code, "watching a descriptor");
+  sd_event_source_set_priority(watched->source_, SD_EVENT_PRIORITY_IDLE);
+  return watched;
+}
+
+Result<std::unique_ptr<LoopSource>> EventLoop::timer(Callback callback) {
+  auto timer = std::make_unique<LoopSource>(std::move(callback));
+  const auto call = [](sd_event_source*, std::uint64_t, void* data) { return call_source(data); };
+  constexpr std::uint64_t accuracy_us = 1000;
+  const int code = sd_event_add_time(event_, &timer->source_, CLOCK_MONOTONIC, 0, accuracy_us, call, &timer->callback_);
+  if (code < 0) return fail_errno(-code, "making a timer");
+  sd_event_source_set_enabled(timer->source_, SD_EVENT_OFF);
+  sd_event_source_set_priority(timer->source_, SD_EVENT_PRIORITY_IDLE);
+  return timer;
+}
 
 int EventLoop::on_signal(sd_event_source* source, const signalfd_siginfo* info, void* loop) {
   if (info->ssi_signo == SIGHUP) {
@@ -53,7 +88,6 @@ Result<> EventLoop::watch(int fd, Callback callback) {
     (*static_cast<Callback*>(data))();
     return 0;
   };
-  constexpr std::uint32_t readable = 1;  // EPOLLIN
   if (const int code = sd_event_add_io(event_, nullptr, fd, readable, call, &watchers_.back()); code < 0)
     return fail_errno(-code, "watching a descriptor");
   return {};

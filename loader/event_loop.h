@@ -5,7 +5,10 @@
 #include <chrono>
 #include <functional>
 #include <list>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "loader/base/result.h"
 
@@ -14,6 +17,24 @@ struct sd_event_source;
 struct signalfd_siginfo;
 
 namespace poduplink {
+
+// A watch or a timer that ends with this object, which ends before its loop. It gets its turn after all else that
+// waits.
+class LoopSource {
+ public:
+  explicit LoopSource(std::function<void()> callback) : callback_(std::move(callback)) {}
+  ~LoopSource();
+  LoopSource(const LoopSource&) = delete;
+  LoopSource& operator=(const LoopSource&) = delete;
+
+  // Of a timer: calls back once, this much later and in place of what was set before; nothing: not at all.
+  void set(std::optional<std::chrono::microseconds> delay);
+
+ private:
+  friend class EventLoop;
+  std::function<void()> callback_;
+  sd_event_source* source_ = nullptr;
+};
 
 // Ends at SIGTERM and SIGINT. Answers systemd's watchdog by itself.
 class EventLoop {
@@ -27,6 +48,10 @@ class EventLoop {
 
   // Calls back whenever a descriptor can be read. Errors: errno.
   Result<> watch(int fd, Callback callback);
+  // The same for as long as the object lives. Errors: errno.
+  Result<std::unique_ptr<LoopSource>> watch_meanwhile(int fd, Callback callback);
+  // Not set at first. Errors: errno.
+  Result<std::unique_ptr<LoopSource>> timer(Callback callback);
   // Calls back at SIGHUP.
   void on_hangup(Callback callback) { hangup_ = std::move(callback); }
   void on_wake(Callback callback) { wake_ = std::move(callback); }

@@ -36,6 +36,7 @@ Change Events::read() {
   if (read) return all;
   pod_news_.all_suspect = true;
   lost_ = true;
+  ++times_lost_;
   log_info("netlink events were lost ({}), looking at everything anew", read.error().message);
   return Change::everything;
 }

@@ -3,6 +3,7 @@
 // addresses and routes mean nothing here.
 #pragma once
 
+#include <cstdint>
 #include <set>
 #include <utility>
 
@@ -46,6 +47,9 @@ class Events {
   // Links of the last snapshot that have not gone since the last call; none where events were lost.
   std::set<int> take_lasting(const Snapshot& before);
 
+  // How often events were lost since the start.
+  [[nodiscard]] std::uint64_t times_lost() const { return times_lost_; }
+
   // Reads all that has arrived. Lost events (ENOBUFS) mean that everything may have changed.
   Change read();
 
@@ -61,6 +65,7 @@ class Events {
   PodNews pod_news_;
   std::set<int> gone_;  // links, since the last take_lasting()
   bool lost_ = false;   // events, since then
+  std::uint64_t times_lost_ = 0;
 };
 
 }  // namespace poduplink

@@ -35,14 +35,6 @@ std::map<int, pdl_mode> modes_by_index(const Tables& tables) {
   return modes;
 }
 
-// Attaches the program where it is not.
-Result<> put_back(Netlink& netlink, const Tables& tables, const std::string& veth, int index, pdl_mode mode) {
-  PDL_TRY_ASSIGN(const std::string fault, check_pod_program(netlink, tables.folder, veth, index, mode));
-  if (fault.empty()) return {};
-  log_warning("{}: putting it back", fault);
-  return attach_pod_program(netlink, tables.folder, veth, index, mode);
-}
-
 }  // namespace
 
 std::vector<std::string> PodPrograms::switch_all(Netlink& netlink, const Tables& tables, const Records& records,
@@ -70,6 +62,16 @@ std::vector<std::string> PodPrograms::switch_all(Netlink& netlink, const Tables&
   }
   links_.clear();
   return few(std::move(problems));
+}
+
+Result<> PodPrograms::put_back(Netlink& netlink, const Tables& tables, const std::string& veth, int index,
+                               pdl_mode mode) {
+  PDL_TRY_ASSIGN(const std::string fault, check_pod_program(netlink, tables.folder, veth, index, mode));
+  if (fault.empty()) return {};
+  log_warning("{}: putting it back", fault);
+  PDL_TRY(attach_pod_program(netlink, tables.folder, veth, index, mode));
+  ++mended_;
+  return {};
 }
 
 Result<PodPrograms::Held> PodPrograms::take_up(Netlink& netlink, const Tables& tables, const std::string& veth,
@@ -100,7 +102,9 @@ Result<> PodPrograms::audit_link(Netlink& netlink, const Tables& tables, const s
   const std::string path = look_at_pin ? link_pin(tables.folder, veth) : std::string();
   if (!look_at_pin || ::access(path.c_str(), F_OK) == 0) return {};
   log_warning("{} is not pinned any more: pinning it again", path);
-  return bpf::pin(held->second.fd.get(), path);
+  PDL_TRY(bpf::pin(held->second.fd.get(), path));
+  ++mended_;
+  return {};
 }
 
 std::vector<std::string> PodPrograms::audit(Netlink& netlink, const Tables& tables, const Records& records,

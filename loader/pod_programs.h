@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "loader/base/fd.h"
@@ -29,7 +30,13 @@ class PodPrograms {
   std::vector<std::string> audit(Netlink& netlink, const Tables& tables, const Records& records, const PodVeths& veths,
                                  const Events::PodNews& news, bool same_pods);
 
+  // How many audit() has put back, or pinned again, since the last call.
+  unsigned take_mended() { return std::exchange(mended_, 0); }
+
  private:
+  // Attaches the program where it is not.
+  Result<> put_back(Netlink& netlink, const Tables& tables, const std::string& veth, int index, pdl_mode mode);
+
   struct Held {
     Fd fd;
     std::uint32_t program = 0;  // that the link bore when it was last looked at in full
@@ -44,6 +51,7 @@ class PodPrograms {
   std::map<int, Held> links_;
   FolderStamp pins_;
   bool complete_ = false;  // the last audit left nothing to be done
+  unsigned mended_ = 0;
 };
 
 }  // namespace poduplink

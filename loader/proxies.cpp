@@ -35,14 +35,15 @@ std::set<Proxy> wanted_proxies(const Records& records, const PodEntries& entries
 
 }  // namespace
 
-std::vector<std::string> keep_proxy_neighbours(Netlink& netlink, const Records& records, const PodEntries& entries) {
+std::vector<std::string> keep_proxy_neighbours(Netlink& netlink, const Records& records, const PodEntries& entries,
+                                               std::uint64_t& made) {
   std::set<Proxy> missing = wanted_proxies(records, entries);
   if (missing.empty()) return {};
   const auto present = dump_proxy_neighbours(netlink);
   if (!present) return {present.error().message};
   for (const Neighbour& one : *present) missing.erase({one.link, one.address});
   std::vector<std::string> problems;
-  unsigned made = 0;
+  const std::uint64_t before = made;
   for (const auto& [link, address] : missing) {
     const auto added = add_proxy_neighbour(netlink, link, address);
     if (added) {
@@ -51,7 +52,7 @@ std::vector<std::string> keep_proxy_neighbours(Netlink& netlink, const Records& 
       problems.push_back(formatted("proxy on interface {}: {}", link, added.error().message));
     }
   }
-  if (made != 0) log_info("{} proxy neighbours made again", made);
+  if (made != before) log_info("{} proxy neighbours made again", made - before);
   return problems;
 }
 

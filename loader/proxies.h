@@ -3,6 +3,7 @@
 // address's solicited-node group. The kernel forgets it whenever the uplink goes down.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,9 @@
 namespace poduplink {
 
 // Makes those again that records of entries speak of and that are missing on the entry's home. `entries`: all of them.
-// The caller holds GlobalLock. Returns what could not be made; a home that is not there is no problem.
-std::vector<std::string> keep_proxy_neighbours(Netlink& netlink, const Records& records, const PodEntries& entries);
+// The caller holds GlobalLock. Adds how many to `made`. Returns what could not be made; a home that is not there is no
+// problem.
+std::vector<std::string> keep_proxy_neighbours(Netlink& netlink, const Records& records, const PodEntries& entries,
+                                               std::uint64_t& made);
 
 }  // namespace poduplink

@@ -12,15 +12,21 @@
 
 namespace poduplink {
 
-// All return what could not be written, by map and key; empty: the maps are as wanted.
-std::vector<std::string> publish_nodes(const Tables& tables, const Desired& desired);
-std::vector<std::string> publish_exempt(const Tables& tables, const Desired& desired);
+struct Published {
+  unsigned changes = 0;               // entries that were written or erased
+  std::vector<std::string> problems;  // what could not be written, by map and key; empty: the maps are as wanted
+
+  void add(const Published& more);
+};
+
+Published publish_nodes(const Tables& tables, const Desired& desired);
+Published publish_exempt(const Tables& tables, const Desired& desired);
 
 // Entries of `uplinks` for those interfaces that `attached` holds, or that vanished, and their counters.
 // Others' entries stay until retire_uplinks().
-std::vector<std::string> publish_uplinks(const Tables& tables, const Desired& desired, const std::set<int>& attached);
+Published publish_uplinks(const Tables& tables, const Desired& desired, const std::set<int>& attached);
 
 // Erases the entries of interfaces that are no longer managed.
-std::vector<std::string> retire_uplinks(const Tables& tables, const Desired& desired, const std::set<int>& attached);
+Published retire_uplinks(const Tables& tables, const Desired& desired, const std::set<int>& attached);
 
 }  // namespace poduplink

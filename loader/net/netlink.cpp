@@ -248,6 +248,7 @@ Result<> Netlink::query(Message& message, const Visitor& visit, const std::funct
     bool interrupted = false;
     PDL_TRY(send_and_wait(message, visit, interrupted));
     if (!interrupted) return {};
+    ++dumps_interrupted_;
     if (restart) restart();
   }
   return fail_errno(EBUSY, "the kernel's list changed {} times while it was read", dump_attempts);

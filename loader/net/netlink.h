@@ -102,6 +102,9 @@ class Netlink {
   // is called first so that the caller can drop what it has. Errors: as request(); EBUSY when it never was whole.
   Result<> query(Message& message, const Visitor& visit, const std::function<void()>& restart = {});
 
+  // How many dumps were started anew since the socket was opened.
+  [[nodiscard]] std::uint64_t dumps_interrupted() const { return dumps_interrupted_; }
+
   // Joins a multicast group (RTNLGRP_*). Sockets that follow events make no requests.
   Result<> join(int group);
   // Of neighbour events only those of these links are received from now on, all other events as before: the kernel
@@ -120,6 +123,7 @@ class Netlink {
   Result<> send_and_wait(Message& message, const Visitor& visit, bool& interrupted);
 
   std::unique_ptr<nl_sock, Free> socket_;
+  std::uint64_t dumps_interrupted_ = 0;
 };
 
 }  // namespace poduplink

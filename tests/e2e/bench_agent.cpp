@@ -15,6 +15,7 @@
 #include "loader/net/link.h"
 #include "loader/net/netns.h"
 #include "loader/net/route.h"
+#include "tests/harness/http.h"
 #include "tests/harness/isolate.h"
 #include "tests/harness/lab.h"
 
@@ -28,6 +29,7 @@ constexpr unsigned uplinks = 2;
 constexpr std::chrono::seconds patience{120};  // a busy machine is measured too
 constexpr int starts = 5;
 constexpr int repairs = 9;
+constexpr int scrapes = 21;
 constexpr std::chrono::seconds idling{30};
 
 constexpr double start_limit_ms = 2000;
@@ -35,6 +37,8 @@ constexpr double memory_limit_mib = 40;
 constexpr double idle_limit_percent = 0.5;
 // The agent promises to repair within 5 s and looks every 3 s.
 constexpr double repair_limit_ms = 2000;
+// Nothing else is done meanwhile.
+constexpr double scrape_limit_ms = 20;
 
 template <typename T>
 T must(Result<T> result) {
@@ -184,6 +188,22 @@ void bench_repairs(Lab& lab) {
   report("  on a processor for the whole look, median", median(worked), "ms", repair_limit_ms);
 }
 
+void bench_scrapes(Lab& lab) {
+  std::vector<double> waited;
+  std::vector<double> worked;
+  for (int turn = 0; turn < scrapes; ++turn) {
+    ::usleep(150000);  // one text serves a tenth of a second
+    const double before = busy_ms(lab.agent().pid());
+    const auto begin = Clock::now();
+    const HttpReply reply = must(http_get(lab.node(), "/metrics"));
+    waited.push_back(Milliseconds(Clock::now() - begin).count());
+    worked.push_back(busy_ms(lab.agent().pid()) - before);
+    if (reply.status != 200) throw std::runtime_error(reply.head + reply.body);
+  }
+  report("scrape of the metrics, median", median(waited), "ms", scrape_limit_ms);
+  report("  of it on a processor, median", median(worked), "ms", scrape_limit_ms);
+}
+
 void bench_idling(Lab& lab) {
   ::sleep(5);  // what the repairs left to do
   const pid_t pid = lab.agent().pid();
@@ -206,6 +226,7 @@ void bench_all(Lab& lab, unsigned attachments, pdl_mode mode) {
               Milliseconds(Clock::now() - begin).count() / 1000);
   bench_starts(lab);
   bench_repairs(lab);
+  bench_scrapes(lab);
   bench_idling(lab);
 }
 

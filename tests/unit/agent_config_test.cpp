@@ -57,11 +57,20 @@ TEST_CASE("every key of the configuration is read") {
   CHECK(config->map_sizes == MapSizes{1000, 100, 10, 500});
 }
 
+TEST_CASE("metrics can be switched off, and an address reads as it was written") {
+  const auto off = parse_config(R"({"metrics": {"listen": "off"}})");
+  REQUIRE(off);
+  CHECK(off->metrics_listen.is_off());
+  for (const std::string text : {"127.0.0.1:9465", "[::1]:9000", "unix:/run/poduplink/metrics", "off"})
+    CHECK(parse_config(formatted(R"({{"metrics": {{"listen": "{}"}}}})", text)).value().metrics_listen.text() == text);
+}
+
 TEST_CASE("metrics can listen on a unix socket") {
   const auto config = parse_config(R"({"metrics": {"listen": "unix:/run/poduplink/metrics"}})");
   REQUIRE(config);
   CHECK_FALSE(config->metrics_listen.address);
   CHECK(config->metrics_listen.path == "/run/poduplink/metrics");
+  CHECK_FALSE(config->metrics_listen.is_off());
 }
 
 namespace {
@@ -123,6 +132,7 @@ TEST_CASE("a mistake is named with its key and value") {
       Mistake{R"({"exempt": "10.0.0.0/8"})", "exempt: '10.0.0.0/8' is not a list"},
       Mistake{R"({"steerNode": "true"})", "steerNode: 'true' is not true or false"},
       Mistake{R"({"metrics": {"listen": "127.0.0.1"}})", "metrics.listen: '127.0.0.1' is not ADDRESS:PORT"},
+      Mistake{R"({"metrics": {"listen": ""}})", "metrics.listen: '' is not ADDRESS:PORT, unix:/PATH or off"},
       Mistake{R"({"metrics": {"listen": "127.0.0.1:0"}})", "metrics.listen: '127.0.0.1:0'"},
       Mistake{R"({"metrics": {"listen": "127.0.0.1:65536"}})", "metrics.listen: '127.0.0.1:65536'"},
       Mistake{R"({"metrics": {"listen": "::1:9000"}})", "metrics.listen: '::1:9000'"},
