@@ -38,18 +38,13 @@ foreach(manual IN LISTS manuals)
   string(REGEX MATCH "[1-8]$" section "${manual}")
   pdl_install_compressed("${manual}" "${CMAKE_INSTALL_MANDIR}/man${section}")
 endforeach()
-# Named as the shells look for them.
-foreach(completion IN ITEMS poduplinkctl.bash:bash-completion/completions:poduplinkctl
-    _poduplinkctl:zsh/vendor-completions:_poduplinkctl poduplinkctl.fish:fish/vendor_completions.d:poduplinkctl.fish)
-  string(REPLACE ":" ";" completion "${completion}")
-  list(GET completion 0 file)
-  list(GET completion 1 folder)
-  list(GET completion 2 name)
-  if(EXISTS "${PROJECT_SOURCE_DIR}/scripts/completion/${file}")
-    install(FILES "${PROJECT_SOURCE_DIR}/scripts/completion/${file}" RENAME "${name}"
-      DESTINATION "${CMAKE_INSTALL_DATADIR}/${folder}")
-  endif()
-endforeach()
+# Named as bash looks for it.
+set(completion "${PROJECT_BINARY_DIR}/completion/poduplinkctl")
+add_custom_command(OUTPUT "${completion}" DEPENDS poduplinkctl
+  COMMAND "${CMAKE_COMMAND}" -E make_directory "${PROJECT_BINARY_DIR}/completion"
+  COMMAND sh -c "\"$1\" completion bash > \"$2\"" sh $<TARGET_FILE:poduplinkctl> "${completion}" VERBATIM COMMENT "Completion for bash")
+add_custom_target(completion ALL DEPENDS "${completion}")
+install(FILES "${completion}" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
 
 # The one entry that a package without Debian's changelog of its own has to have.
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/changelog" CONTENT

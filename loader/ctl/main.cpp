@@ -14,6 +14,7 @@
 
 #include "loader/base/version.h"
 #include "loader/ctl/commands.h"
+#include "loader/ctl/completion.h"
 #include "loader/ctl/install.h"
 #include "loader/ctl/render.h"
 #include "maps/paths.h"
@@ -97,6 +98,7 @@ CLI::App* add_command(CLI::App& app, CommandLine& line, const std::string& name,
 
 void add_watch(CLI::App* command, CommandLine& line) {
   command->add_option("-w,--watch", line.watch_seconds, "show rates, every so many seconds (1 where none is said)")
+      ->type_name("SECONDS")
       ->expected(0, 1)
       ->default_str("1")
       ->check(CLI::Range(0.1, 3600.0));
@@ -107,25 +109,32 @@ void add_explain(CLI::App& app, CommandLine& line) {
       add_command(app, line, "explain", "what would become of a packet of a pod, by the loaded programs; sends nothing",
                   [&line] { return show(line, explain_view(line.settings, line.question)); });
   ExplainQuestion& question = line.question;
-  explain->add_option("POD-ADDRESS", question.pod, "source address")->required();
-  explain->add_option("DESTINATION", question.destination, "destination address")->required();
+  explain->add_option("POD-ADDRESS", question.pod, "source address")->required()->type_name("ADDRESS");
+  explain->add_option("DESTINATION", question.destination, "destination address")->required()->type_name("IP");
   explain->add_option("--proto", question.protocol, "protocol")
       ->check(CLI::IsMember({"udp", "tcp", "icmp"}))
       ->capture_default_str();
   explain->add_option("--sport", question.source_port, "source port, of an echo request its identifier")
+      ->type_name("PORT")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
   explain->add_option("--dport", question.destination_port, "destination port")
+      ->type_name("PORT")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  explain->add_option("--size", question.size, "octets with the IP header")->capture_default_str();
+  explain->add_option("--size", question.size, "octets with the IP header")->type_name("OCTETS")->capture_default_str();
   explain->add_flag("--fragmentable", question.fragmentable, "IPv4 without the don't-fragment bit");
 }
 
 void add_places(CLI::App* command, CniPlaces& places, Part& part) {
-  command->add_option("--cni-bin-dir", places.bin_dir, "the runtime's folder of plugins")->capture_default_str();
-  command->add_option("--cni-conf-dir", places.conf_dir, "the runtime's folder of networks")->capture_default_str();
+  command->add_option("--cni-bin-dir", places.bin_dir, "the runtime's folder of plugins")
+      ->type_name("DIR")
+      ->capture_default_str();
+  command->add_option("--cni-conf-dir", places.conf_dir, "the runtime's folder of networks")
+      ->type_name("DIR")
+      ->capture_default_str();
   command->add_option("--conflist-name", places.conflist_name, "name of the conflist there")
+      ->type_name("NAME")
       ->check([](const std::string& name) {
         return name.ends_with(".conflist") && !name.contains('/') ? "" : "is no name that ends in .conflist";
       })
@@ -143,11 +152,16 @@ void add_install(CLI::App& app, CommandLine& line) {
                     return show(line, install_view(line.settings, line.install));
                   });
   add_places(install, line.install.places, line.install.part);
-  install->add_option("--conflist", line.install.conflist,
-                      std::string("the network's configuration; default: ") + default_conflist + ", if it is there");
-  install->add_option("--source", line.install.source,
-                      "folder with the plugins; default: beside this program, else /usr/libexec/poduplink");
+  install
+      ->add_option("--conflist", line.install.conflist,
+                   std::string("the network's configuration; default: ") + default_conflist + ", if it is there")
+      ->type_name("FILE");
+  install
+      ->add_option("--source", line.install.source,
+                   "folder with the plugins; default: beside this program, else /usr/libexec/poduplink")
+      ->type_name("DIR");
   install->add_option("--wait-ready", line.ready_seconds, "wait so many seconds for a ready agent of this version")
+      ->type_name("SECONDS")
       ->expected(0, 1)
       ->default_str("60")
       ->check(CLI::Range(0.1, 86400.0));
@@ -165,9 +179,10 @@ void add_commands(CLI::App& app, CommandLine& line) {
               [&line] { return show(line, status_view(line.settings)); });
   add_command(app, line, "doctor", "everything that is not as it should be, what it means and what to do",
               [&line] { return show(line, doctor_view(line.settings)); });
-  add_command(app, line, "pods", "pod addresses: uplink, gateway and its MAC, mode, veth, owner", [&line] {
-    return show(line, pods_view(line.settings, line.word));
-  })->add_option("WORD", line.word, "only those whose address, pod, container, uplink, gateway or veth has it");
+  add_command(app, line, "pods", "pod addresses: uplink, gateway and its MAC, mode, veth, owner",
+              [&line] { return show(line, pods_view(line.settings, line.word)); })
+      ->add_option("WORD", line.word, "only those whose address, pod, container, uplink, gateway or veth has it")
+      ->type_name("");
   add_watch(add_command(
                 app, line, "uplinks", "uplinks, how each was chosen or why refused, and their traffic",
                 [&line] { return show_rates(line, [&](Rates& rates) { return uplinks_view(line.settings, rates); }); }),
@@ -184,13 +199,23 @@ void add_commands(CLI::App& app, CommandLine& line) {
   })->add_flag("-f,--follow", line.follow, "go on with those that come");
   add_command(app, line, "flows", "connections that the kernel tracks and that have a pod at an end, and their ways",
               [&line] { return show(line, flows_view(line.settings, line.word)); })
-      ->add_option("POD-ADDRESS", line.word, "only those of this pod address");
+      ->add_option("POD-ADDRESS", line.word, "only those of this pod address")
+      ->type_name("ADDRESS");
   add_explain(app, line);
   add_command(app, line, "check-config", "check an agent configuration without an agent",
               [&line] { return show(line, check_config_view(line.word)); })
       ->add_option("FILE", line.word, "configuration file")
+      ->type_name("FILE")
       ->required();
   add_install(app, line);
+  add_command(app, line, "completion", "print a script that makes the shell complete commands, options and addresses",
+              [&app] {
+                print(bash_completion(app));
+                return all_is_well;
+              })
+      ->add_option("SHELL", line.word, "bash")
+      ->required()
+      ->check(CLI::IsMember({"bash"}));
 }
 
 }  // namespace
@@ -200,7 +225,8 @@ int main(int argc, char** argv) {
   CLI::App app(
       "poduplinkctl: looks at poduplink on this node, and installs its plugins\n\nExit codes: 0 all is well, 1 "
       "something is wrong or "
-      "cannot be read, 2 wrong usage.");
+      "cannot be read, 2 wrong usage.",
+      "poduplinkctl");
   app.set_version_flag("--version", "poduplinkctl " + build_version());
   app.require_subcommand(1);
   app.fallthrough();
@@ -210,8 +236,11 @@ int main(int argc, char** argv) {
   app.add_option("--color", line.colour, "auto: on a terminal, unless NO_COLOR is set")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
-  app.add_option("--pin-dir", line.settings.pin_dir, "the agent's folder on bpffs")->capture_default_str();
+  app.add_option("--pin-dir", line.settings.pin_dir, "the agent's folder on bpffs")
+      ->type_name("DIR")
+      ->capture_default_str();
   app.add_option("--run-dir", line.settings.run_dir, "the agent's folder for locks, records and state")
+      ->type_name("DIR")
       ->capture_default_str();
   add_commands(app, line);
   try {
