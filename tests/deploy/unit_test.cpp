@@ -85,8 +85,9 @@ TEST_CASE("the unit: starts, is watched, reloads, restarts after a kill, and the
   const auto has_restarted = [&](const std::string& before) {
     return eventually(
         [&] {
-          return machine.property("poduplinkd", "ActiveState") == "active" &&
-                 machine.property("poduplinkd", "MainPID") != before;
+          // In this order: once there is another process, the unit is not active before that one is ready.
+          const std::string now = machine.property("poduplinkd", "MainPID");
+          return now != "0" && now != before && machine.property("poduplinkd", "ActiveState") == "active";
         },
         std::chrono::seconds(20));
   };

@@ -8,10 +8,12 @@
 
 #include <array>
 #include <catch2/generators/catch_generators.hpp>
+#include <csignal>
 #include <filesystem>
 #include <map>
 
 #include "loader/base/file.h"
+#include "maps/agent_state.h"
 #include "tests/e2e/ctl.h"
 
 using namespace poduplink;
@@ -304,10 +306,15 @@ TEST_CASE("install --wait-ready: nothing before an agent of this build says that
     CHECK(runtime.files().empty());
   };
   refused("there is no " + lab->run_dir() + "/agent.json");
-  const auto not_ready = lab->start_agent(R"({"uplinks": [{"name": "eth7"}]})", std::chrono::milliseconds(500));
-  CHECK_FALSE(not_ready);
-  refused("eth7");
   value_of(lab->start_agent());
+  value_of(write_file_atomically(lab->folder() + "/agent.json", R"({"uplinks": [{"name": "eth7"}]})"));
+  value_of(lab->agent().kill(SIGHUP));
+  const auto is_ready = [&] { return value_of(load_agent_state(lab->run_dir())).value().ready; };
+  CHECK(eventually([&] { return !is_ready(); }));
+  refused("eth7");
+  value_of(write_file_atomically(lab->folder() + "/agent.json", lab->default_agent_config()));
+  value_of(lab->agent().kill(SIGHUP));
+  CHECK(eventually(is_ready));
   value_of(lab->agent().kill_hard());
   const std::string said = value_of(read_file(lab->run_dir() + "/agent.json"));
   json other = json::parse(said);
