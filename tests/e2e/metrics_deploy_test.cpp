@@ -51,10 +51,10 @@ void collect_expressions(const json& node, std::set<std::string>& found) {
   for (const json& child : node) collect_expressions(child, found);
 }
 
-// What `used` has and `known` lacks, a line each.
-std::string beyond(const std::set<std::string>& used, const std::set<std::string>& known) {
+// What `all` has and `others` lacks, a line each.
+std::string beyond(const std::set<std::string>& all, const std::set<std::string>& others) {
   std::vector<std::string> missing;
-  std::ranges::set_difference(used, known, std::back_inserter(missing));
+  std::ranges::set_difference(all, others, std::back_inserter(missing));
   return lines_of(missing);
 }
 
@@ -65,7 +65,7 @@ TEST_CASE("promtool has nothing to say of names, types, units and help of the re
   const Outcome outcome = value_of(run({.argv = {"promtool", "check", "metrics"}, .input = real_output()}));
   INFO(outcome.text());
   CHECK(outcome.ok());
-  CHECK(outcome.out + outcome.err == "");
+  CHECK_THAT(outcome.out + outcome.err, Equals(""));
 }
 
 TEST_CASE("Dashboard, alert rules and documentation speak of metrics that there are, and the documentation of all") {

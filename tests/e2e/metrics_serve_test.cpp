@@ -160,6 +160,7 @@ TEST_CASE("Clients that hold connections, read nothing, send nonsense or all of 
   const std::size_t before = descriptors_of(agent);
   {
     std::vector<Fd> idle;
+    idle.reserve(200);
     for (int i = 0; i < 200; ++i) idle.push_back(value_of(connect_to(lab->node(), door)));
     works(*lab, pod);
     CHECK(descriptors_of(agent) <= before + 64);
@@ -186,7 +187,7 @@ TEST_CASE("Clients that hold connections, read nothing, send nonsense or all of 
     }
     works(*lab, pod);
   }
-  for (const std::string& nonsense : {std::string("\0\0\0\0\r\n\r\n", 8), std::string("\x16\x03\x01\x02\x00\x01\x00"),
+  for (const std::string& nonsense : {std::string(8, '\0'), std::string("\x16\x03\x01\x02\x01\x01\x01"),
                                       std::string(100000, 'A'), std::string("GET\r\n\r\n")}) {
     const Fd one = value_of(connect_to(lab->node(), door));
     send_all(one, nonsense);

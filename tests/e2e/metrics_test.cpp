@@ -26,7 +26,7 @@ Samples growth(const Samples& before, const Samples& now) {
 }
 
 std::string verdict(const std::string& name, const std::string& outcome, const std::string& program = "pod_egress") {
-  return formatted("poduplink_verdicts_total{{program=\"{}\",verdict=\"{}\",outcome=\"{}\"}}", program, name, outcome);
+  return formatted(R"(poduplink_verdicts_total{{program="{}",verdict="{}",outcome="{}"}})", program, name, outcome);
 }
 
 std::string of_uplink(const std::string& metric, const std::string& uplink, const std::string& more = {}) {
@@ -151,10 +151,10 @@ TEST_CASE("Each repair is counted once by its kind, and nothing is a repair that
   const auto repaired = [](const std::string& kind) {
     return formatted("poduplink_repairs_total{{kind=\"{}\"}}", kind);
   };
-  const std::vector<std::string> kinds{"pod_entry_made", "pod_entry_erased", "map_entry",      "pin",
-                                       "uplink_program", "pod_program",      "proxy_neighbour"};
+  const std::vector<std::string> counted{"pod_entry_made", "pod_entry_erased", "map_entry",      "pin",
+                                         "uplink_program", "pod_program",      "proxy_neighbour"};
   Samples samples = scrape(*lab);
-  for (const std::string& kind : kinds) {
+  for (const std::string& kind : counted) {
     INFO(kind);
     CHECK(samples.at(repaired(kind)) == 0);
   }
@@ -179,7 +179,7 @@ TEST_CASE("Each repair is counted once by its kind, and nothing is a repair that
   value_of(lab->node().run_ok({"tc", "filter", "del", "dev", pod.host_veth, "ingress"}));
   repairs("pod_program", 1);
   const Samples last = scrape(*lab);
-  for (const std::string& kind : kinds) {
+  for (const std::string& kind : counted) {
     INFO(kind);
     CHECK(last.at(repaired(kind)) == samples.at(repaired(kind)));
   }

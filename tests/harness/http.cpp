@@ -45,7 +45,7 @@ Result<std::string> read_to_end(int fd, Clock::time_point deadline) {
     const ssize_t got = ::recv(fd, part.data(), part.size(), 0);
     if (got < 0 && errno == EAGAIN) continue;
     // What is closed before all of a request was read is reset; the answer came before.
-    if (got < 0 && !(errno == ECONNRESET && !all.empty())) return fail_errno(errno, "HTTP answer");
+    if (got < 0 && (errno != ECONNRESET || all.empty())) return fail_errno(errno, "HTTP answer");
     if (got <= 0) return all;
     all.append(part.data(), static_cast<std::size_t>(got));
   }

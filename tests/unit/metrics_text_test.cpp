@@ -63,16 +63,15 @@ TEST_CASE("what an uplink shows") {
   reading.fills = {{"pods4", 9, 100}};
   const std::string text = metrics_text(reading);
   for (const char* line :
-       {"poduplink_uplink_up{uplink=\"eth1\",role=\"home\"} 1",
-        "poduplink_uplink_up{uplink=\"eth9\",role=\"transit\"} 0",
-        "poduplink_uplink_transmit_packets_total{uplink=\"eth1\"} 1",
-        "poduplink_uplink_transmit_bytes_total{uplink=\"eth1\"} 2",
-        "poduplink_uplink_receive_packets_total{uplink=\"eth1\"} 3",
-        "poduplink_uplink_receive_bytes_total{uplink=\"eth1\"} 4",
-        "poduplink_uplink_redirects_total{uplink=\"eth1\",path=\"out\"} 5",
-        "poduplink_uplink_redirects_total{uplink=\"eth1\",path=\"late\"} 6",
-        "poduplink_uplink_redirects_total{uplink=\"eth1\",path=\"in\"} 7", "poduplink_attachments{uplink=\"eth1\"} 8",
-        "poduplink_attachments{uplink=\"none\"} 1", "poduplink_silent_gateways{uplink=\"eth1\"} 2",
+       {R"(poduplink_uplink_up{uplink="eth1",role="home"} 1)", R"(poduplink_uplink_up{uplink="eth9",role="transit"} 0)",
+        R"(poduplink_uplink_transmit_packets_total{uplink="eth1"} 1)",
+        R"(poduplink_uplink_transmit_bytes_total{uplink="eth1"} 2)",
+        R"(poduplink_uplink_receive_packets_total{uplink="eth1"} 3)",
+        R"(poduplink_uplink_receive_bytes_total{uplink="eth1"} 4)",
+        R"(poduplink_uplink_redirects_total{uplink="eth1",path="out"} 5)",
+        R"(poduplink_uplink_redirects_total{uplink="eth1",path="late"} 6)",
+        R"(poduplink_uplink_redirects_total{uplink="eth1",path="in"} 7)", R"(poduplink_attachments{uplink="eth1"} 8)",
+        R"(poduplink_attachments{uplink="none"} 1)", R"(poduplink_silent_gateways{uplink="eth1"} 2)",
         "poduplink_map_entries{map=\"pods4\"} 9", "poduplink_map_max_entries{map=\"pods4\"} 100"})
     CHECK_THAT(text, ContainsSubstring(std::string(line) + "\n"));
 }
@@ -93,12 +92,12 @@ TEST_CASE("an interface can be called nearly anything: label values are escaped 
 TEST_CASE("UTF-8 stays, every other octet is written out") {
   for (const char* text : {"eth0", "\xc3\xbc", "\xe2\x82\xac", "\xf0\x9f\x90\xa7", ""})
     CHECK(utf8_or_escaped(text) == text);
-  CHECK(utf8_or_escaped("a\x80z") == "a\\x80z");
-  CHECK(utf8_or_escaped("\xc3") == "\\xc3");
-  CHECK(utf8_or_escaped("\xc0\xaf") == "\\xc0\\xaf");                    // longer than needed
-  CHECK(utf8_or_escaped("\xed\xa0\x80") == "\\xed\\xa0\\x80");           // a surrogate
-  CHECK(utf8_or_escaped("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");  // beyond the last code point
-  CHECK(utf8_or_escaped("\xe2\x82") == "\\xe2\\x82");
+  CHECK(utf8_or_escaped("a\x80z") == R"(a\x80z)");
+  CHECK(utf8_or_escaped("\xc3") == R"(\xc3)");
+  CHECK(utf8_or_escaped("\xc0\xaf") == R"(\xc0\xaf)");                  // longer than needed
+  CHECK(utf8_or_escaped("\xed\xa0\x80") == R"(\xed\xa0\x80)");          // a surrogate
+  CHECK(utf8_or_escaped("\xf4\x90\x80\x80") == R"(\xf4\x90\x80\x80)");  // beyond the last code point
+  CHECK(utf8_or_escaped("\xe2\x82") == R"(\xe2\x82)");
 }
 
 TEST_CASE("every verdict has an outcome, and a new one is looked at here") {
