@@ -43,7 +43,8 @@ set(completion "${PROJECT_BINARY_DIR}/completion/poduplinkctl")
 add_custom_command(OUTPUT "${completion}" DEPENDS poduplinkctl
   COMMAND "${CMAKE_COMMAND}" -E make_directory "${PROJECT_BINARY_DIR}/completion"
   COMMAND sh -c "\"$1\" completion bash > \"$2\"" sh $<TARGET_FILE:poduplinkctl> "${completion}" VERBATIM COMMENT "Completion for bash")
-add_custom_target(completion ALL DEPENDS "${completion}")
+add_custom_target(completion DEPENDS "${completion}")
+add_dependencies(package_files completion)
 install(FILES "${completion}" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
 
 # The one entry that a package without Debian's changelog of its own has to have.

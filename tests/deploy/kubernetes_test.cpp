@@ -10,6 +10,7 @@
 #include "tests/clients/client_node.h"
 #include "tests/deploy/package.h"
 #include "tests/e2e/steps.h"
+#include "tests/harness/http.h"
 #include "tests/harness/outside.h"
 #include "tests/harness/temporary_folder.h"
 
@@ -99,6 +100,13 @@ class Cluster {
     CHECK(podman({"rm", "-f", "-t", "0", name}).ok());
     return std::stoi(code);
   }
+  // A probe of the agent, from the node's network as kubelet asks it.
+  [[nodiscard]] bool answers(const json& pod, const std::string& name, const char* probe) {
+    const json one = container(pod, name).at(probe).at("httpGet");
+    REQUIRE(one.at("port") == 9465);
+    const auto reply = http_get(node_->node(), one.at("path"));
+    return reply && reply->status == 200;
+  }
   // The probe that is a command.
   [[nodiscard]] bool is_ready(const json& pod, const std::string& name) const {
     std::vector<std::string> argv{"exec", name};
@@ -168,6 +176,8 @@ TEST_CASE("the DaemonSet: plugins, agent, and the conflist when the agent is rea
   INFO(cluster.log("agent"));
   REQUIRE(eventually([&] { return cluster.is_ready(pod, "network"); }, std::chrono::seconds(20)));
   CHECK(fs::exists(conflist));
+  CHECK(cluster.answers(pod, "agent", "livenessProbe"));
+  CHECK(cluster.answers(pod, "agent", "readinessProbe"));
 
   for (const unsigned uplink : {1U, 2U}) add_pod(lab, formatted("pod{}", uplink), {.uplink = uplink});
   add_pod(lab, "filtered", {.uplink = 2, .mode = "netfilter"});
