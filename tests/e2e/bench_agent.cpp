@@ -37,8 +37,9 @@ constexpr double memory_limit_mib = 40;
 constexpr double idle_limit_percent = 0.5;
 // The agent promises to repair within 5 s and looks every 3 s.
 constexpr double repair_limit_ms = 2000;
-// Nothing else is done meanwhile.
-constexpr double scrape_limit_ms = 20;
+// The agent does nothing else while it works on a scrape; how long the scraper waits is the machine's load too.
+constexpr double scrape_work_limit_ms = 20;
+constexpr double scrape_wait_limit_ms = 100;
 
 template <typename T>
 T must(Result<T> result) {
@@ -200,8 +201,8 @@ void bench_scrapes(Lab& lab) {
     worked.push_back(busy_ms(lab.agent().pid()) - before);
     if (reply.status != 200) throw std::runtime_error(reply.head + reply.body);
   }
-  report("scrape of the metrics, median", median(waited), "ms", scrape_limit_ms);
-  report("  of it on a processor, median", median(worked), "ms", scrape_limit_ms);
+  report("scrape of the metrics, median", median(waited), "ms", scrape_wait_limit_ms);
+  report("  of it on a processor, median", median(worked), "ms", scrape_work_limit_ms);
 }
 
 void bench_idling(Lab& lab) {
