@@ -7,6 +7,8 @@
 #include "cni/announce.h"
 #include "cni/capabilities.h"
 #include "cni/delegate.h"
+#include "cni/external_add.h"
+#include "cni/external_pod.h"
 #include "cni/options.h"
 #include "cni/pod_link.h"
 #include "cni/process.h"
@@ -35,33 +37,35 @@ struct Setting {
   Netlink host;
   Netlink container;
   Tables tables;
+  std::optional<AddResult> previous;  // of the plugins before ours
+  std::optional<PodNetwork> first;    // of an external network: the pod as it was
 };
 
-// Another plugin made an interface before us: we would have to chain behind it.
-CniResult<> refuse_previous_result(const Invocation& invocation) {
-  PDL_CNI_TRY_ASSIGN(const auto previous, previous_result(invocation.config));
-  if (!previous) return {};
-  return cni_fail(cni_code::bad_config,
-                  "key 'prevResult' is there: poduplink makes the pod's interface itself and has to be the first "
-                  "plugin of the list");
-}
-
-CniResult<> refuse_existing_interface(Netlink& container, const std::string& name) {
+CniResult<> refuse_existing_interface(Netlink& container, const Environment& environment, const Options& options) {
+  const std::string& name = options.container_interface(environment);
   const auto link = find_link_by_name(container, name);
   if (!link && link.error().code == ENODEV) return {};
   if (!link) return CniFailure(cni_error(cni_code::container_link, link.error()));
-  return cni_fail(cni_code::already_added, "CNI_IFNAME: the container has an interface {} already", name);
+  const bool chained = options.external && options.external->chained();
+  return cni_fail(cni_code::already_added, "{}: the container has an interface {} already",
+                  chained ? "key 'external.ifName'" : "CNI_IFNAME", name);
 }
 
-CniResult<Setting> prepare(const Invocation& invocation, Options options) {
+CniResult<Setting> prepare(const Invocation& invocation, const Options& options,
+                           const std::optional<AddResult>& previous) {
   PDL_CNI_TRY(check_capabilities());
   PDL_CNI_TRY_ASSIGN(Fd netns, open_container(invocation.environment));
   PDL_CNI_TRY_ASSIGN(Netlink host, with_code(cni_code::container_link, Netlink::open()));
   PDL_CNI_TRY_ASSIGN(Netlink container, with_code(cni_code::container_link, Netlink::open_in(netns.get())));
+  PDL_CNI_TRY(refuse_existing_interface(container, invocation.environment, options));
+  std::optional<PodNetwork> first;
+  if (options.external) {
+    PDL_CNI_TRY_ASSIGN(first, read_first_network(container, invocation, options));
+  }
   PDL_CNI_TRY_ASSIGN(Tables tables, open_datapath(options.pin_dir));
-  PDL_CNI_TRY(refuse_existing_interface(container, invocation.environment.ifname));
-  return Setting{std::move(options), invocation.attachment(), std::move(netns),
-                 std::move(host),    std::move(container),    std::move(tables)};
+  return Setting{options,         invocation.attachment(), std::move(netns),
+                 std::move(host), std::move(container),    std::move(tables),
+                 previous,        std::move(first)};
 }
 
 std::vector<IpAddress> plain_addresses(const std::vector<PodAddress>& addresses) {
@@ -165,10 +169,10 @@ AddResult result_of(const Invocation& invocation, const Record& record, const Li
 
 // One netlink request for both ends, then the host end as the kernel has it. The peer stays down until
 // everything around it is ready.
-CniResult<Link> make_veth(Setting& setting, const Record& record, Undo& undo) {
+CniResult<Link> make_veth(Setting& setting, const Record& record, const std::string& peer_name, Undo& undo) {
   const VethRequest request{.host_name = record.host_veth,
                             .host_mac = link_gateway_mac(),
-                            .peer_name = setting.id.if_name,
+                            .peer_name = peer_name,
                             .peer_mac = record.pod_mac,
                             .peer_netns_fd = setting.netns.get(),
                             .mtu = record.mtu};
@@ -181,19 +185,19 @@ CniResult<Link> make_veth(Setting& setting, const Record& record, Undo& undo) {
 }
 
 // What is known before there is an address: enough for whoever has to clear away what a killed ADD left.
-Record first_record(const Invocation& invocation, const Setting& setting) {
+Record first_record(const Invocation& invocation, const Options& options) {
   Record record;
-  record.id = setting.id;
-  record.mode = setting.options.mode;
+  record.id = invocation.attachment();
+  record.mode = options.mode;
   record.netns = invocation.environment.netns;
-  record.host_veth = host_veth_name(setting.id);
-  record.labels = setting.options.labels;
+  record.host_veth = host_veth_name(record.id);
+  record.labels = options.labels;
   return record;
 }
 
 CniResult<Record> new_record(const Invocation& invocation, const Setting& setting,
                              const std::vector<PodAddress>& addresses) {
-  Record record = first_record(invocation, setting);
+  Record record = first_record(invocation, setting.options);
   PDL_CNI_TRY_ASSIGN(record.mtu, choose_mtu(addresses, setting.options.mtu));
   if (setting.options.mac) {
     record.pod_mac = *setting.options.mac;
@@ -204,14 +208,35 @@ CniResult<Record> new_record(const Invocation& invocation, const Setting& settin
   return record;
 }
 
+// Returns the routes as the result of ADD reports them.
+CniResult<std::vector<ResultRoute>> configure_pod(Setting& setting, const Record& record, const Link& inside,
+                                                  const std::vector<IpAddress>& addresses,
+                                                  const std::vector<ResultRoute>& from_ipam) {
+  const auto configure = [&](std::vector<ResultRoute> routes) {
+    return configure_container(setting.container, setting.netns.get(), inside, addresses, std::move(routes));
+  };
+  if (!record.external) return configure(container_routes(addresses, from_ipam));
+  PDL_CNI_TRY(configure({}));
+  PDL_CNI_TRY(make_external_routes(setting.container, *record.external));
+  return reported_routes(*record.external);
+}
+
 // From addresses to a pod that sends and receives.
 CniResult<AddResult> attach(const Invocation& invocation, Setting& setting, const std::vector<PodAddress>& addresses,
                             const AddResult& from_ipam, Undo& undo) {
   const std::vector<IpAddress> plain = plain_addresses(addresses);
   PDL_CNI_TRY_ASSIGN(Record record, new_record(invocation, setting, addresses));
-  PDL_CNI_TRY_ASSIGN(const Link veth, make_veth(setting, record, undo));
+  if (setting.first) {
+    PDL_CNI_TRY_ASSIGN(record.external, plan_for(setting.host, *setting.first, invocation, setting.options, addresses,
+                                                 from_ipam.routes));
+  }
+  const std::string& name = setting.options.container_interface(invocation.environment);
+  PDL_CNI_TRY_ASSIGN(const Link veth, make_veth(setting, record, name, undo));
   record.host_veth_index = veth.index;
   if (record.mtu == 0) record.mtu = veth.mtu;
+  PDL_CNI_TRY_ASSIGN(const Link inside,
+                     with_code(cni_code::container_link, find_link_by_name(setting.container, name)));
+  if (record.external) set_external_link(*record.external, inside.index);
   PDL_CNI_TRY(stop_if_asked());
 
   std::vector<std::optional<pdl_pod>> entries;
@@ -219,10 +244,7 @@ CniResult<AddResult> attach(const Invocation& invocation, Setting& setting, cons
   for (const PodAddress& one : addresses) entries.push_back(pod_entry(setting.host, one, record));
   PDL_CNI_TRY(claim(setting.host, setting.options, record, entries));
   PDL_CNI_TRY(configure_host_side(setting.host, veth, plain));
-  PDL_CNI_TRY_ASSIGN(const Link inside,
-                     with_code(cni_code::container_link, find_link_by_name(setting.container, setting.id.if_name)));
-  PDL_CNI_TRY_ASSIGN(auto routes, configure_container(setting.container, setting.netns.get(), inside, plain,
-                                                      container_routes(plain, from_ipam.routes)));
+  PDL_CNI_TRY_ASSIGN(auto routes, configure_pod(setting, record, inside, plain, from_ipam.routes));
   PDL_CNI_TRY(stop_if_asked());
   PDL_CNI_TRY(announce_addresses(setting.host, addresses));
   PDL_CNI_TRY_ASSIGN(const Link finished,
@@ -230,21 +252,31 @@ CniResult<AddResult> attach(const Invocation& invocation, Setting& setting, cons
   PDL_CNI_TRY(mark_ready(setting.options, record));
   AddResult result = result_of(invocation, record, veth, finished, addresses, std::move(routes));
   result.dns = setting.options.dns.value_or(from_ipam.dns);
-  return result;
+  return setting.previous ? chained_result(*setting.previous, result) : result;
 }
 
-}  // namespace
+CniResult<std::vector<PodAddress>> find_uplinks(Setting& setting, const AddResult& from_ipam) {
+  PDL_CNI_TRY_ASSIGN(const auto wanted, wanted_addresses(from_ipam, setting.options.uplink));
+  if (setting.previous) {
+    PDL_CNI_TRY(refuse_foreign_links(*setting.previous, wanted));
+  }
+  PDL_CNI_TRY_ASSIGN(auto addresses, resolve_addresses(setting.host, setting.tables, setting.options, wanted,
+                                                       host_veth_name(setting.id)));
+  if (setting.previous) {
+    PDL_CNI_TRY(refuse_foreign_links(*setting.previous, addresses));
+  }
+  return addresses;
+}
 
-CniResult<AddResult> add_pod(const Invocation& invocation) {
-  PDL_CNI_TRY_ASSIGN(Options options, parse_options(invocation));
-  PDL_CNI_TRY(refuse_previous_result(invocation));
+// All of ADD, or nothing of it.
+CniResult<AddResult> add_or_undo(const Invocation& invocation, const Options& options,
+                                 const std::optional<AddResult>& previous) {
   PDL_CNI_TRY_ASSIGN(const Ipam ipam, Ipam::find(invocation, options.ipam_timeout));
-  PDL_CNI_TRY_ASSIGN(const AttachmentLock lock, lock_attachment(options, invocation.attachment()));
-  PDL_CNI_TRY_ASSIGN(Setting setting, prepare(invocation, std::move(options)));
+  PDL_CNI_TRY_ASSIGN(Setting setting, prepare(invocation, options, previous));
 
   // Until here there is nothing to undo, and a signal may end the program as it likes.
   hold_signals();
-  PDL_CNI_TRY(begin_attachment(setting.options, first_record(invocation, setting)));
+  PDL_CNI_TRY(begin_attachment(setting.options, first_record(invocation, setting.options)));
   Undo undo;
   // Before the IPAM plugin runs: one that fails may have reserved an address all the same. The record goes last, for as
   // long as there is something to take back, GC has to know of it.
@@ -255,13 +287,22 @@ CniResult<AddResult> add_pod(const Invocation& invocation) {
   });
   PDL_CNI_TRY_ASSIGN(const AddResult from_ipam, ipam.add());
   PDL_CNI_TRY(stop_if_asked());
-  PDL_CNI_TRY_ASSIGN(const auto wanted, wanted_addresses(from_ipam, setting.options.uplink));
-  PDL_CNI_TRY_ASSIGN(const auto addresses, resolve_addresses(setting.host, setting.tables, setting.options, wanted,
-                                                             host_veth_name(setting.id)));
+  PDL_CNI_TRY_ASSIGN(const auto addresses, find_uplinks(setting, from_ipam));
   PDL_CNI_TRY_ASSIGN(AddResult result, attach(invocation, setting, addresses, from_ipam, undo));
   PDL_CNI_TRY(stop_if_asked());
   undo.keep();
   return result;
+}
+
+}  // namespace
+
+CniResult<AddResult> add_pod(const Invocation& invocation) {
+  PDL_CNI_TRY_ASSIGN(const Options options, parse_options(invocation));
+  PDL_CNI_TRY_ASSIGN(const auto previous, take_previous_result(invocation, options));
+  PDL_CNI_TRY_ASSIGN(const AttachmentLock lock, lock_attachment(options, invocation.attachment()));
+  auto added = add_or_undo(invocation, options, previous);
+  if (added || !may_fail_open(options, added.error())) return added;
+  return fail_open(options, first_record(invocation, options), invocation, previous, added.error());
 }
 
 }  // namespace poduplink

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "cni/delegate.h"
+#include "cni/external_pod.h"
 #include "cni/options.h"
 #include "cni/pod_link.h"
 #include "cni/resolve.h"
@@ -44,19 +45,19 @@ CniResult<Record> ready_record(const Options& options, const AttachmentId& id) {
 // ---- Inside the container ----------------------------------------------------------------------
 
 // The place of the container's interface in the previous result.
-CniResult<std::size_t> own_interface(const AddResult& previous, const Environment& environment) {
+CniResult<std::size_t> own_interface(const AddResult& previous, const Environment& environment,
+                                     const std::string& name) {
   std::optional<std::string> elsewhere;
   for (std::size_t i = 0; i < previous.interfaces.size(); ++i) {
     const ResultInterface& interface = previous.interfaces[i];
-    if (interface.name != environment.ifname || interface.sandbox.empty()) continue;
+    if (interface.name != name || interface.sandbox.empty()) continue;
     if (interface.sandbox == environment.netns) return i;
     elsewhere = interface.sandbox;
   }
   if (elsewhere) {
-    return differs("prevResult has {} in sandbox {}, but CNI_NETNS is {}", environment.ifname, *elsewhere,
-                   environment.netns);
+    return differs("prevResult has {} in sandbox {}, but CNI_NETNS is {}", name, *elsewhere, environment.netns);
   }
-  return differs("prevResult has no interface {} in a sandbox", environment.ifname);
+  return differs("prevResult has no interface {} in a sandbox", name);
 }
 
 CniResult<Link> check_container_link(Netlink& container, const ResultInterface& wanted) {
@@ -132,10 +133,12 @@ CniResult<> check_routes(Netlink& container, const Link& link, const AddResult& 
 
 CniResult<> check_container(const Invocation& invocation, const AddResult& previous, const Record& record) {
   PDL_CNI_TRY_ASSIGN(const Fd netns, open_container(invocation.environment));
-  PDL_CNI_TRY_ASSIGN(const std::size_t interface, own_interface(previous, invocation.environment));
+  const std::string& name = record.external ? record.external->if_name : invocation.environment.ifname;
+  PDL_CNI_TRY_ASSIGN(const std::size_t interface, own_interface(previous, invocation.environment, name));
   PDL_CNI_TRY_ASSIGN(Netlink container, with_code(cni_code::container_link, Netlink::open_in(netns.get())));
   PDL_CNI_TRY_ASSIGN(const Link link, check_container_link(container, previous.interfaces[interface]));
   PDL_CNI_TRY(check_addresses(container, link, previous, interface, record));
+  if (record.external) return check_external_routes(container, *record.external);
   return check_routes(container, link, previous, record);
 }
 
@@ -249,6 +252,7 @@ CniResult<> check_pod(const Invocation& invocation) {
   PDL_CNI_TRY_ASSIGN(const Ipam ipam, Ipam::find(invocation, options.ipam_timeout));
   PDL_CNI_TRY_ASSIGN(const AttachmentLock lock, lock_attachment(options, invocation.attachment()));
   PDL_CNI_TRY_ASSIGN(const Record record, ready_record(options, invocation.attachment()));
+  if (record.external && !record.external->failed_open.empty()) return {};  // there is nothing of ours to look at
   PDL_CNI_TRY(check_container(invocation, previous, record));
   PDL_CNI_TRY_ASSIGN(Netlink host, with_code(cni_code::container_link, Netlink::open()));
   PDL_CNI_TRY(check_host_veth(host, record));

@@ -10,6 +10,10 @@ namespace {
 
 // Runs the IPAM plugin's DEL, unless the configuration names none.
 CniResult<> release_addresses(const Invocation& invocation, const Options& options) {
+  if (const auto own = check_ipam_store(invocation); !own) {
+    log_warning("{}: no address of ours can be there", own.error().msg);
+    return {};
+  }
   PDL_CNI_TRY_ASSIGN(const auto ipam, Ipam::find_if_any(invocation, options.ipam_timeout));
   if (!ipam) return {};
   return ipam->call(Verb::del);
@@ -18,7 +22,8 @@ CniResult<> release_addresses(const Invocation& invocation, const Options& optio
 }  // namespace
 
 // The interface first, then the address: the other way round it could be given to another pod while this one
-// still answers to it. The container's namespace is never entered: the host side takes the other with it.
+// still answers to it. The host side takes the container's interface with it; the container's namespace is entered only
+// to put back what an external network changed in it.
 CniResult<> del_pod(const Invocation& invocation) {
   const Options options = readable_options(invocation);
   const AttachmentId id = invocation.attachment();

@@ -87,7 +87,9 @@ void collect_addresses(const Invocation& invocation, const Options& options, con
 CniResult<> collect_garbage(const Invocation& invocation) {
   const Options options = readable_options(invocation);
   Errors errors;
-  const auto ipam = Ipam::find_if_any(invocation, options.ipam_timeout);
+  const auto own = check_ipam_store(invocation);
+  if (!own) log_warning("{}: the IPAM plugin is not run", own.error().msg);
+  const auto ipam = own ? Ipam::find_if_any(invocation, options.ipam_timeout) : CniResult<std::optional<Ipam>>();
   if (!ipam) errors.note(CniFailure(ipam.error()));
   const std::optional<Ipam> delegate = ipam ? *ipam : std::nullopt;
 

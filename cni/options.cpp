@@ -12,9 +12,10 @@
 namespace poduplink {
 namespace {
 
-constexpr unsigned min_mtu = 68;        // of IPv4; the kernel refuses less
-constexpr unsigned max_mtu = 65535;     // of veth
-constexpr int max_ipam_timeout = 3600;  // s
+constexpr unsigned min_mtu = 68;         // of IPv4; the kernel refuses less
+constexpr unsigned max_mtu = 65535;      // of veth
+constexpr int max_ipam_timeout = 3600;   // s
+constexpr int max_uplink_timeout = 600;  // s
 constexpr MacAddress host_mac(std::array<std::uint8_t, 6>(PDL_HOST_MAC));
 
 CniResult<> read_mode(const Section& root, Options& options) {
@@ -30,6 +31,8 @@ CniResult<> read_uplink(const Section& root, Options& options) {
   options.require_uplink = required.value_or(true);
   PDL_CNI_TRY_ASSIGN(const auto on_link, root.flag("onLinkGateway"));
   options.on_link_gateway = on_link.value_or(false);
+  PDL_CNI_TRY_ASSIGN(const auto timeout, root.number("uplinkTimeout", 0, max_uplink_timeout));
+  if (timeout) options.uplink_timeout = std::chrono::seconds(*timeout);
   PDL_CNI_TRY_ASSIGN(const auto uplink, root.text("uplink"));
   if (!uplink) return {};
   PDL_CNI_TRY_ASSIGN(options.uplink, parse_uplink_key(*uplink));
@@ -63,11 +66,6 @@ CniResult<> refuse_unsupported(const Section& root) {
     return cni_fail(cni_code::unsupported_field,
                     "key 'ipMasq': true is not supported: a masqueraded packet no longer bears the pod's address, by "
                     "which it is steered");
-  }
-  if (root.has("external")) {
-    CniFailure fault = root.fault("external", "is not supported: poduplink makes the pod's interface itself");
-    fault.error().code = cni_code::unsupported_field;
-    return fault;
   }
   return {};
 }
@@ -105,6 +103,8 @@ CniResult<> read_mac(const Invocation& invocation, const std::optional<Section>&
       return {};
     }
   }
+  // These speak of the first network's interface, which another plugin has made.
+  if (options.external && options.external->chained()) return {};
   // What is wrong in `args` is never a reason to fail (the specification's word).
   if (const auto args = invocation.config.root().section("args"); args && *args) {
     if (const auto cni = (*args)->section("cni"); cni && *cni) {
@@ -163,6 +163,9 @@ CniResult<Options> parse_options(const Invocation& invocation) {
   PDL_CNI_TRY(read_ipam_timeout(root, options));
   PDL_CNI_TRY(read_folder(root, "pinDir", options.pin_dir));
   PDL_CNI_TRY(read_folder(root, "runDir", options.run_dir));
+  PDL_CNI_TRY_ASSIGN(options.external, parse_external(invocation));
+  if (options.external && !options.require_uplink)
+    return root.fault("requireUplink", "cannot go with 'external', whose 'failOpen' is for nodes without the uplink");
   PDL_CNI_TRY_ASSIGN(const auto runtime, runtime_config(invocation.config));
   if (runtime) {
     PDL_CNI_TRY(read_bandwidth(*runtime, options.mode));

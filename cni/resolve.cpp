@@ -14,23 +14,43 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds uplink_patience(10);
 constexpr std::chrono::milliseconds poll_interval(100);
 
+// The way out of the cluster has to be there before the pod is.
+Result<std::optional<Uplink>> usable(std::optional<Uplink> uplink, const IpAddress& address) {
+  if (!uplink) {
+    return Failure(
+        Error{EAGAIN, formatted("address {} has no uplink: the IPAM result and the key 'uplink' name none, it lies "
+                                "in no subnet of a managed one, and none but the primary is managed",
+                                address.text())});
+  }
+  if (uplink->entry.state != PDL_STATE_UP || !uplink->link.is_running())
+    return Failure(Error{EAGAIN, formatted("uplink {} is down", uplink->link.name)});
+  return uplink;
+}
+
 // Errors as of find_uplink(). Nothing: no name and no subnet leads to an uplink.
-Result<std::optional<Uplink>> uplink_of(const WantedAddress& wanted, const HostView& view,
+Result<std::optional<Uplink>> uplink_of(const WantedAddress& wanted, const HostView& view, const Options& options,
                                         const std::string& host_veth) {
-  if (!wanted.uplink) return uplink_by_subnet(wanted.address.address(), view);
-  PDL_TRY_ASSIGN(Uplink found, find_uplink(*wanted.uplink, view, host_veth));
-  return std::optional(std::move(found));
+  std::optional<Uplink> found;
+  if (wanted.uplink) {
+    PDL_TRY_ASSIGN(found, find_uplink(*wanted.uplink, view, host_veth));
+  } else {
+    PDL_TRY_ASSIGN(found, uplink_by_subnet(wanted.address.address(), view));
+  }
+  if (!options.external) return found;
+  if (!found) {
+    PDL_TRY_ASSIGN(found, only_secondary(view));
+  }
+  return usable(std::move(found), wanted.address.address());
 }
 
 // One look at the host.
 Result<std::vector<std::optional<Uplink>>> uplinks_of(const std::vector<WantedAddress>& wanted, const HostView& view,
-                                                      const std::string& host_veth) {
+                                                      const Options& options, const std::string& host_veth) {
   std::vector<std::optional<Uplink>> uplinks;
   for (const WantedAddress& one : wanted) {
-    PDL_TRY_ASSIGN(auto uplink, uplink_of(one, view, host_veth));
+    PDL_TRY_ASSIGN(auto uplink, uplink_of(one, view, options, host_veth));
     uplinks.push_back(std::move(uplink));
   }
   return uplinks;
@@ -93,11 +113,11 @@ Result<HostView> read_host(Netlink& netlink, const Tables& tables) {
 CniResult<std::vector<PodAddress>> resolve_addresses(Netlink& netlink, const Tables& tables, const Options& options,
                                                      const std::vector<WantedAddress>& wanted,
                                                      const std::string& host_veth) {
-  const auto deadline = Clock::now() + uplink_patience;
+  const auto deadline = Clock::now() + options.uplink_timeout;
   for (;;) {
     PDL_CNI_TRY_ASSIGN(const HostView view, with_code(cni_code::datapath, read_host(netlink, tables)));
     PDL_CNI_TRY(check_not_own(wanted, view));
-    const auto uplinks = uplinks_of(wanted, view, host_veth);
+    const auto uplinks = uplinks_of(wanted, view, options, host_veth);
     if (uplinks) {
       PDL_CNI_TRY(check_completeness(wanted, *uplinks, options));
       std::vector<PodAddress> addresses;
@@ -114,7 +134,8 @@ CniResult<std::vector<PodAddress>> resolve_addresses(Netlink& netlink, const Tab
     if (code != ENODEV && code != EAGAIN) return CniFailure(cni_error(cni_code::uplink, uplinks.error()));
     if (stop_requested()) return cni_fail(cni_code::try_again, "asked to stop while waiting for an uplink");
     if (Clock::now() >= deadline) {
-      return cni_fail(cni_code::uplink, "{}; waited {} s", uplinks.error().message, uplink_patience.count());
+      return cni_fail(cni_code::uplink, "{}; waited {} s", uplinks.error().message,
+                      options.uplink_timeout.count() / 1000);
     }
     std::this_thread::sleep_for(poll_interval);
   }

@@ -28,9 +28,10 @@ struct PodAddress {
 Result<HostView> read_host(Netlink& netlink, const Tables& tables);
 
 // Finds uplink and gateway of each address. An uplink that is missing, or not managed by the agent, is waited for
-// for 10 s at most: a NIC may have been attached a moment ago. Either all addresses have an uplink or, where
-// requireUplink is false and nothing names one, none has. Errors: uplink, ipam_result (gateway; an address that
-// the node itself has), try_again where a signal ended the wait.
+// for uplinkTimeout at most: a NIC may have been attached a moment ago. With the key 'external' there has to be one, it
+// has to be up, and where nothing else names it, the only one that is not the primary is meant. Either all addresses
+// have an uplink or, where requireUplink is false and nothing names one, none has. Errors: uplink, ipam_result
+// (gateway; an address that the node itself has), try_again where a signal ended the wait.
 CniResult<std::vector<PodAddress>> resolve_addresses(Netlink& netlink, const Tables& tables, const Options& options,
                                                      const std::vector<WantedAddress>& wanted,
                                                      const std::string& host_veth);

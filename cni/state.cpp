@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "cni/external_pod.h"
 #include "loader/base/file.h"
 #include "loader/base/log.h"
 #include "loader/net/link.h"
@@ -326,6 +327,7 @@ CniResult<> take_down(const Options& options, const AttachmentId& id) {
   auto netlink = Netlink::open();
   if (!errors.note(cni_code::container_link, netlink)) return std::move(errors).result();
   const auto record = close_state(options, id, errors);
+  if (record) errors.note(cni_code::container_link, restore_first_network(*record));
   const bool gone = errors.note(cni_code::container_link, delete_host_veth(*netlink, id, record));
   release_state(*netlink, options, id, record, gone, errors);
   return std::move(errors).result();

@@ -44,9 +44,10 @@ CniResult<> claim(Netlink& netlink, const Options& options, const Record& record
 CniResult<> mark_ready(const Options& options, Record record);
 
 // Takes away what sends and receives of an attachment, with or without its record: entries that it owns, the pinned
-// link, proxy neighbours, the host side of the veth (and with it routes and the container's interface). What is
-// missing is no error; a step that fails does not keep the next from being tried. The record stays, in state
-// "deleting", until the address is given back. Errors: the first one.
+// link, proxy neighbours, the host side of the veth (and with it routes and the container's interface); what an
+// external network changed of the pod's first one is put back. What is missing is no error; a step that fails does not
+// keep the next from being tried. The record stays, in state "deleting", until the address is given back. Errors: the
+// first one.
 CniResult<> take_down(const Options& options, const AttachmentId& id);
 
 // Removes the record: nothing is left that somebody would have to know of.

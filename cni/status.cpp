@@ -10,6 +10,7 @@
 #include "cni/resolve.h"
 #include "cni/state.h"
 #include "cni/verbs.h"
+#include "loader/base/log.h"
 #include "maps/agent_state.h"
 #include "maps/paths.h"
 #include "maps/podprog.h"
@@ -76,26 +77,34 @@ CniResult<> check_uplinks(const Tables& tables, const Options& options) {
   return not_available("no uplink can be used: " + (faults.empty() ? "the agent manages none" : joined(faults)));
 }
 
-}  // namespace
-
 // What an ADD needs, looked at without changing anything.
-CniResult<> report_status(const Invocation& invocation) {
-  auto options = parse_options(invocation);
-  if (!options) return CniFailure(std::move(options.error()));
+CniResult<> look(const Invocation& invocation, const Options& options) {
   if (auto able = check_capabilities(); !able) return unavailable(std::move(able.error()));
-  auto tables = open_datapath(options->pin_dir);
+  auto tables = open_datapath(options.pin_dir);
   if (!tables) return unavailable(std::move(tables.error()));
   if (auto program = find_pod_program(tables->folder); !program)
     return unavailable(cni_error(cni_code::datapath, std::move(program.error())));
-  if (auto ready = check_agent(*options); !ready) return ready;
+  if (auto ready = check_agent(options); !ready) return ready;
   // Without requireUplink there are plain pods where there is no uplink.
-  if (options->require_uplink) {
-    if (auto uplinks = check_uplinks(*tables, *options); !uplinks) return unavailable(std::move(uplinks.error()));
+  if (options.require_uplink) {
+    if (auto uplinks = check_uplinks(*tables, options); !uplinks) return unavailable(std::move(uplinks.error()));
   }
-  auto ipam = Ipam::find(invocation, std::min<std::chrono::milliseconds>(options->ipam_timeout, status_timeout));
+  auto ipam = Ipam::find(invocation, std::min<std::chrono::milliseconds>(options.ipam_timeout, status_timeout));
   if (!ipam) return unavailable(std::move(ipam.error()));
   auto answer = ipam->call(Verb::status);
   return answer ? answer : unavailable(std::move(answer.error()));
+}
+
+}  // namespace
+
+CniResult<> report_status(const Invocation& invocation) {
+  auto options = parse_options(invocation);
+  if (!options) return CniFailure(std::move(options.error()));
+  auto able = look(invocation, *options);
+  if (able || !options->external || !options->external->fail_open) return able;
+  // An ADD would leave the pod its first network, and succeed.
+  log_warning("\"failOpen\": pods get no external network: {}", able.error().msg);
+  return {};
 }
 
 }  // namespace poduplink

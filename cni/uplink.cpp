@@ -221,4 +221,19 @@ Result<std::optional<Uplink>> uplink_by_subnet(const IpAddress& address, const H
   return Uplink{*link, entry};
 }
 
+Result<std::optional<Uplink>> only_secondary(const HostView& view) {
+  std::optional<Uplink> only;
+  for (const Link& link : view.links) {
+    const auto entry = view.uplinks.find(static_cast<std::uint32_t>(link.index));
+    if (entry == view.uplinks.end() || !is_home(entry->second) || (entry->second.flags & PDL_UPLINK_PRIMARY) != 0)
+      continue;
+    if (only) {
+      return fail("both {} and {} could be the external uplink: the IPAM result or the key 'uplink' has to name one",
+                  only->link.name, link.name);
+    }
+    only = Uplink{link, entry->second};
+  }
+  return only;
+}
+
 }  // namespace poduplink

@@ -67,4 +67,7 @@ Result<Uplink> find_uplink(const UplinkName& wanted, const HostView& view, const
 // Errors: several with the same prefix length.
 Result<std::optional<Uplink>> uplink_by_subnet(const IpAddress& address, const HostView& view);
 
+// The only managed uplink beside the primary. Nothing: there is none. Errors: several.
+Result<std::optional<Uplink>> only_secondary(const HostView& view);
+
 }  // namespace poduplink

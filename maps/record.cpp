@@ -12,6 +12,7 @@
 
 #include "loader/base/file.h"
 #include "loader/base/log.h"
+#include "maps/json_fields.h"
 #include "maps/paths.h"
 
 namespace poduplink {
@@ -43,19 +44,6 @@ auto value_of(const Names& names, const std::string& text, const char* key) -> R
     if (text == name) return value;
   }
   return fail("{}: '{}' is unknown", key, text);
-}
-
-// A whole number as it stands there: the library would make one of 1.5, true, 1e300 and 2^32 + 1 too. Throws as at().
-Result<std::int64_t> integer_at(const Json& json, const char* key, std::int64_t max) {
-  const Json& value = json.at(key);
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max))
-    return value.get<std::int64_t>();
-  return fail("{}: {} is no number from 0 to {}", key, value.type_name(), max);
-}
-
-Result<int> index_at(const Json& json, const char* key) {
-  PDL_TRY_ASSIGN(const std::int64_t index, integer_at(json, key, std::numeric_limits<int>::max()));
-  return static_cast<int>(index);
 }
 
 Json address_json(const RecordAddress& address) {
@@ -109,6 +97,9 @@ Result<Record> parse_record_json(const Json& json) {
     record.addresses.push_back(std::move(parsed));
   }
   record.labels = json.at("labels").get<std::map<std::string, std::string>>();
+  if (json.contains("external")) {
+    PDL_TRY_ASSIGN(record.external, parse_external_json(json["external"]));
+  }
   return record;
 }
 
@@ -146,6 +137,7 @@ std::string write_record_text(const Record& record) {
   json["addresses"] = Json::array();
   for (const RecordAddress& address : record.addresses) json["addresses"].push_back(address_json(address));
   json["labels"] = record.labels;
+  if (record.external) json["external"] = external_json(*record.external);
   // Names come from outside; octets that are no UTF-8 must not make the record unwritable.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -14,6 +14,7 @@
 #include "loader/base/result.h"
 #include "maps/abi.h"
 #include "maps/attachment.h"
+#include "maps/record_external.h"
 
 namespace poduplink {
 
@@ -43,6 +44,7 @@ struct Record {
   unsigned mtu = 0;
   std::vector<RecordAddress> addresses;
   std::map<std::string, std::string> labels;  // of CNI_ARGS: K8S_POD_NAME, K8S_POD_NAMESPACE, K8S_POD_UID
+  std::optional<RecordExternal> external;     // of an attachment that is the pod's way out of the cluster
 
   friend bool operator==(const Record&, const Record&) = default;
 };

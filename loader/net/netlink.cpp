@@ -198,6 +198,14 @@ Result<Netlink> Netlink::open_in(int netns_fd) {
 
 int Netlink::fd() const { return nl_socket_get_fd(socket_.get()); }
 
+Result<std::uint64_t> Netlink::namespace_cookie() const {
+  std::uint64_t cookie = 0;
+  socklen_t size = sizeof(cookie);
+  if (::getsockopt(fd(), SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) != 0)
+    return fail_errno(errno, "cookie of a network namespace");
+  return cookie;
+}
+
 Result<> Netlink::send_and_wait(Message& message, const Visitor& visit, bool& interrupted) {
   nl_sock* socket = socket_.get();
   nl_complete_msg(socket, message.get());

@@ -113,6 +113,9 @@ class Netlink {
   // Reads what has arrived, without waiting. Errors: ENOBUFS where events were lost (resynchronise).
   Result<> receive(const Visitor& visit) const;
   [[nodiscard]] int fd() const;
+  // The network namespace that the socket lives in, by a number that no other one has until the machine starts anew.
+  // Errors: errno of getsockopt.
+  [[nodiscard]] Result<std::uint64_t> namespace_cookie() const;
 
  private:
   struct Free {

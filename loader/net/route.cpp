@@ -71,6 +71,7 @@ Message route_message(int type, int flags, const Route& route) {
     header.rtm_scope = RT_SCOPE_LINK;
   }
   if (route.on_link) header.rtm_flags |= RTNH_F_ONLINK;
+  header.rtm_tos = route.tos;
   return {type, flags, header};
 }
 
@@ -86,6 +87,15 @@ void put_gateway(Message& message, const Route& route, const IpAddress& gateway)
   message.put(RTA_VIA, via.data(), sizeof(head) + gateway.octets().size());
 }
 
+void put_metrics(Message& message, const Route& route) {
+  if (route.mtu == 0 && route.advmss == 0 && route.metrics.empty()) return;
+  message.nest(RTA_METRICS, [&] {
+    if (route.mtu != 0) message.put_u32(RTAX_MTU, route.mtu);
+    if (route.advmss != 0) message.put_u32(RTAX_ADVMSS, route.advmss);
+    for (const auto& [metric, value] : route.metrics) message.put_u32(metric, value);
+  });
+}
+
 Result<> send_route(Netlink& netlink, int type, int flags, const Route& route) {
   Message message = route_message(type, flags, route);
   if (route.destination.length() != 0) message.put_address(RTA_DST, route.destination.network());
@@ -96,12 +106,9 @@ Result<> send_route(Netlink& netlink, int type, int flags, const Route& route) {
     if (hop.link != 0) message.put_u32(RTA_OIF, static_cast<std::uint32_t>(hop.link));
     if (hop.gateway) put_gateway(message, route, *hop.gateway);
   }
-  if (route.mtu != 0 || route.advmss != 0) {
-    message.nest(RTA_METRICS, [&] {
-      if (route.mtu != 0) message.put_u32(RTAX_MTU, route.mtu);
-      if (route.advmss != 0) message.put_u32(RTAX_ADVMSS, route.advmss);
-    });
-  }
+  if (route.source) message.put_address(RTA_PREFSRC, *route.source);
+  if (route.preference != 0) message.put_u8(RTA_PREF, route.preference);
+  put_metrics(message, route);
   auto sent = netlink.request(message);
   if (!sent) return fail_within(std::move(sent.error()), "route " + route.destination.text());
   return {};
@@ -214,6 +221,15 @@ Route parse_route(const nlmsghdr* message) {
   const Attributes metrics = attributes.nested(RTA_METRICS);
   route.mtu = metrics.u32(RTAX_MTU);
   route.advmss = metrics.u32(RTAX_ADVMSS);
+  metrics.each([&](int type, std::span<const std::uint8_t> payload) {
+    std::uint32_t value = 0;
+    if (type == RTAX_MTU || type == RTAX_ADVMSS || type == RTAX_CC_ALGO || payload.size() != sizeof(value)) return;
+    std::memcpy(&value, payload.data(), sizeof(value));
+    route.metrics.emplace_back(static_cast<std::uint16_t>(type), value);
+  });
+  route.source = attributes.address(RTA_PREFSRC);
+  route.tos = header->rtm_tos;
+  route.preference = attributes.u8(RTA_PREF);
   if (attributes.has(RTA_MULTIPATH)) {
     route.next_hops = multipath_in(attributes.octets(RTA_MULTIPATH));
   } else if (attributes.has(RTA_OIF)) {
@@ -262,6 +278,10 @@ Result<> add_route(Netlink& netlink, const Route& route) {
 
 Result<> replace_route(Netlink& netlink, const Route& route) {
   return send_route(netlink, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route);
+}
+
+Result<> prepend_route(Netlink& netlink, const Route& route) {
+  return send_route(netlink, RTM_NEWROUTE, NLM_F_CREATE, route);
 }
 
 Result<> delete_route(Netlink& netlink, const Route& route) { return send_route(netlink, RTM_DELROUTE, 0, route); }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "loader/base/address.h"
@@ -29,6 +30,8 @@ Result<> delete_address(Netlink& netlink, int link, const Prefix& prefix);
 struct NextHop {
   int link = 0;
   std::optional<IpAddress> gateway;  // may be of the other family (RTA_VIA)
+
+  friend bool operator==(const NextHop&, const NextHop&) = default;
 };
 
 struct Route {
@@ -43,8 +46,15 @@ struct Route {
   std::uint32_t mtu = 0;           // RTAX_MTU, 0: of the device
   std::uint32_t advmss = 0;        // RTAX_ADVMSS
   std::uint32_t flags = 0;         // RTM_F_*/RTNH_F_* as received
+  std::optional<IpAddress> source = std::nullopt;  // RTA_PREFSRC: by what address the host itself sends
+  std::uint8_t tos = 0;                            // IPv4: of these packets alone
+  std::uint8_t preference = 0;                     // RTA_PREF of IPv6, 0: medium
+  // Further metrics (RTAX_* and value): initial windows, hop limit and the like.
+  std::vector<std::pair<std::uint16_t, std::uint32_t>> metrics;
 
   [[nodiscard]] bool is_default() const { return destination.length() == 0; }
+
+  friend bool operator==(const Route&, const Route&) = default;
 };
 
 // Also for events. Routes of the cache are marked RTM_F_CLONED in `flags`.
@@ -63,6 +73,9 @@ Result<Route> find_route(Netlink& netlink, const RouteQuestion& question);
 // without a route.
 Result<> add_route(Netlink& netlink, const Route& route);
 Result<> replace_route(Netlink& netlink, const Route& route);
+// Beside one with the same destination and metric, and before it (IPv6: their order is the kernel's). Errors: EEXIST
+// where this very route is there.
+Result<> prepend_route(Netlink& netlink, const Route& route);
 // Errors: ESRCH where it is gone.
 Result<> delete_route(Netlink& netlink, const Route& route);
 

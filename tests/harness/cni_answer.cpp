@@ -29,21 +29,53 @@ std::string version_of(const Invocation& invocation) {
   return config.is_object() ? text_of(config, "cniVersion") : std::string();
 }
 
+// The name of the container's interface, which chained plugins do not get by CNI_IFNAME.
+std::string interface_of(const Invocation& invocation) {
+  const Json config = parse(invocation.config);
+  const auto external = config.find("external");
+  const std::string name = external == config.end() ? std::string() : text_of(*external, "ifName");
+  return name.empty() ? invocation.if_name : name;
+}
+
+// A copy of the result without the entries of the result before it, and what is wrong with those.
+Json own_part(const Json& result, const Json& before, std::vector<std::string>& faults) {
+  Json own = result;
+  if (!own.contains("ips")) own["ips"] = Json::array();
+  for (const char* key : {"interfaces", "ips", "routes"}) {
+    const Json& first = list_of(before, key);
+    const Json& all = list_of(result, key);
+    if (all.size() < first.size() || !std::equal(first.begin(), first.end(), all.begin())) {
+      faults.push_back(formatted("ADD result: {} do not begin with those of prevResult", key));
+      continue;
+    }
+    if (!all.empty()) own[key] = Json(all.begin() + static_cast<std::ptrdiff_t>(first.size()), all.end());
+  }
+  const auto shift = list_of(before, "interfaces").size();
+  for (Json& ip : own["ips"]) {
+    if (ip.contains("interface")) ip["interface"] = ip["interface"].get<long>() - static_cast<long>(shift);
+  }
+  return own;
+}
+
 // Collects faults while one ADD result is read.
 class ResultReader {
  public:
   ResultReader(const Invocation& invocation, const Json& json, PluginAnswer& answer)
-      : invocation_(invocation), json_(json), answer_(answer) {}
+      : invocation_(invocation), whole_(json), json_(json), answer_(answer) {
+    const Json config = parse(invocation.config);
+    if (config.contains("prevResult")) json_ = own_part(json, config["prevResult"], answer.faults);
+  }
 
   void read() {
     AddResult result;
-    result.json = json_.dump();
+    result.json = whole_.dump();
     result.cni_version = text_of(json_, "cniVersion");
     const std::string wanted = version_of(invocation_);
     if (result.cni_version != wanted) fault(formatted("cniVersion '{}', asked for '{}'", result.cni_version, wanted));
     check_keys();
     for (const Json& entry : list_of(json_, "interfaces")) result.interfaces.push_back(read_interface(entry));
     for (const Json& entry : list_of(json_, "ips")) result.ips.push_back(read_address(entry));
+    result.own = json_.dump();
     check_interfaces(result);
     check_addresses(result);
     answer_.result = std::move(result);
@@ -119,7 +151,8 @@ class ResultReader {
       if (!result.interfaces[i].sandbox.empty()) fault(result.interfaces[i].name + " has a sandbox");
     }
     const ResultInterface& last = result.interfaces.back();
-    if (last.name != invocation_.if_name) fault("last interface is " + last.name + ", not " + invocation_.if_name);
+    const std::string name = interface_of(invocation_);
+    if (last.name != name) fault("last interface is " + last.name + ", not " + name);
     if (last.sandbox != invocation_.netns) fault("sandbox '" + last.sandbox + "', not '" + invocation_.netns + "'");
   }
 
@@ -133,7 +166,8 @@ class ResultReader {
   }
 
   const Invocation& invocation_;
-  const Json& json_;
+  const Json& whole_;
+  Json json_;  // what ours added
   PluginAnswer& answer_;
 };
 

@@ -41,6 +41,7 @@ struct AddResult {
   std::vector<ResultInterface> interfaces;
   std::vector<ResultAddress> ips;
   std::string json;  // as printed: the prevResult of later verbs
+  std::string own;   // the same without what the plugins before ours said: the lists above are of this
 };
 
 struct PluginAnswer {
@@ -59,9 +60,10 @@ struct PluginAnswer {
 };
 
 // Reads the output of one verb and checks it: exit code against output; one document or none, as the verb
-// has it; version echoed; container interface last, in `netns`, others without sandbox; every address with
-// an index that points to it; no key that the version has not (`version` of ips, `mtu` of interfaces, those of
-// routes); canonical texts; an error's code a number from 1. What the kernel shows is faults_against_kernel()'s.
+// has it; version echoed; what a prevResult has first and unchanged, and behind it: container interface last, in
+// `netns`, others without sandbox; every address with an index that points to it; no key that the version has not
+// (`version` of ips, `mtu` of interfaces, those of routes); canonical texts; an error's code a number from 1. What the
+// kernel shows is faults_against_kernel()'s.
 PluginAnswer read_answer(const Invocation& invocation, Outcome outcome);
 
 // The configuration with `prevResult` put in. Errors: either is no JSON object.

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 class KernelCheck {
  public:
   KernelCheck(int node_fd, int container_fd, const AddResult& result)
-      : node_fd_(node_fd), container_fd_(container_fd), result_(result) {}
+      : node_fd_(node_fd), container_fd_(container_fd), result_(result), is_chained_(result.own != result.json) {}
 
   std::vector<std::string> run() {
     for (const ResultInterface& one : result_.interfaces) {
@@ -80,12 +80,15 @@ class KernelCheck {
   }
 
   void check_container_routes(const std::string& family, const Json& routes) {
-    for (const Json& said : Json::parse(result_.json).value("routes", Json::array())) {
+    for (const Json& said : Json::parse(result_.own).value("routes", Json::array())) {
       const std::string dst = said.value("dst", "");
       if ((dst.find(':') == std::string::npos) != (family == "-4")) continue;
+      // By the first network's interface the cluster is kept.
+      const bool first = is_chained_ && said.value("gw", "") != "169.254.1.1" && said.value("gw", "") != "fe80::1" &&
+                         !dst.starts_with("169.254.1.1/") && !dst.starts_with("fe80::1/");
       const auto same = [&](const Json& route) {
         return route.value("dst", "") == route_name(dst) && route.value("gateway", "") == said.value("gw", "") &&
-               route.value("dev", "") == result_.interfaces.back().name &&
+               (route.value("dev", "") == result_.interfaces.back().name) != first &&
                (!said.contains("table") || route.value("table", "") == std::to_string(said["table"].get<unsigned>()));
       };
       if (std::ranges::none_of(routes, same)) fault("the container lacks the route " + said.dump());
@@ -104,6 +107,7 @@ class KernelCheck {
   int node_fd_;
   int container_fd_;
   const AddResult& result_;
+  bool is_chained_ = false;
   unsigned mtu_ = 0;
   std::vector<std::string> faults_;
 };

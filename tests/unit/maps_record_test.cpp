@@ -32,6 +32,36 @@ Record sample() {
   return record;
 }
 
+// With everything that an external network has.
+Record external_sample() {
+  Record record = sample();
+  RecordExternal& external = record.external.emplace();
+  external.if_name = "ext0";
+  external.netns_cookie = 4294967301;
+  external.first_name = "eth0";
+  external.first_index = 2;
+  external.first_addresses = {*IpAddress::parse("10.244.1.5"), *IpAddress::parse("fd00:244::5")};
+  Route route;
+  route.destination = *Prefix::parse("0.0.0.0/0");
+  route.next_hops = {{2, *IpAddress::parse("10.244.1.1")}};
+  route.metric = 100;
+  route.source = *IpAddress::parse("10.244.1.5");
+  route.mtu = 1400;
+  route.tos = 16;
+  route.metrics = {{11, 20}, {5, 7}};
+  external.former.push_back(route);
+  route.destination = *Prefix::parse("fd00:244::/32");
+  route.next_hops = {{2, std::nullopt}};
+  route.on_link = true;
+  external.made.push_back(route);
+  route.next_hops.clear();
+  route.type = 8;
+  external.made.push_back(route);
+  external.rules.push_back({*Prefix::parse("10.244.1.5/32"), 1000, 1500});
+  external.failed_open = "uplink eth2 is down";
+  return record;
+}
+
 }  // namespace
 
 TEST_CASE("a record survives the way through its file") {
@@ -45,6 +75,25 @@ TEST_CASE("a record survives the way through its file") {
   REQUIRE(remove_record(folder.path(), record.id));
   REQUIRE(remove_record(folder.path(), record.id));
   CHECK(*load_record(folder.path(), record.id) == std::nullopt);
+}
+
+TEST_CASE("a record of an external network keeps every field of routes and rules") {
+  const TemporaryFolder folder;
+  const Record record = external_sample();
+  REQUIRE(store_record(folder.path(), record));
+  CHECK(*load_record(folder.path(), record.id) == record);
+  std::string text = write_record_text(record);
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    const std::size_t at = changed.find(from);
+    REQUIRE(at != std::string::npos);
+    return parse_record_text(changed.replace(at, from.size(), to)).has_value();
+  };
+  CHECK(with("fd00:244::/32", "fd00:244::/33"));
+  CHECK_FALSE(with("fd00:244::/32", "fd00:244::1/32"));
+  CHECK_FALSE(with(R"("tos": 16)", R"("tos": 256)"));
+  CHECK_FALSE(with(R"("firstIndex": 2)", R"("firstIndex": -2)"));
+  CHECK_FALSE(with(R"("netnsCookie")", R"("netns")"));
 }
 
 TEST_CASE("absent folders hold no records") {
