@@ -111,6 +111,7 @@ CniResult<std::optional<AddResult>> take_previous_result(const Invocation& invoc
 
 CniResult<PodNetwork> read_first_network(Netlink& container, const Invocation& invocation, const Options& options) {
   PDL_CNI_TRY_ASSIGN(PodNetwork pod, read_pod_network(container));
+  PDL_CNI_TRY(refuse_second_external(pod));
   PDL_CNI_TRY_ASSIGN(const Link* const first, find_first(pod, first_interface(invocation, options)));
   const bool any = std::ranges::any_of(pod.routes, [&](const Route& route) {
     return is_main_default(route) &&

@@ -368,6 +368,15 @@ bool is_made(const Route& present, const Route& made) {
   return made.next_hops.empty() || present.next_hops == made.next_hops;
 }
 
+CniResult<> refuse_second_external(const PodNetwork& pod) {
+  const auto ours = [](const Rule& rule) { return rule.preference == rule_preference && rule.table >= first_table; };
+  const auto rule = std::ranges::find_if(pod.rules, ours);
+  if (rule == pod.rules.end()) return {};
+  return cni_fail(cni_code::already_added,
+                  "the container has an external network already: it has a rule from {} to table {}", rule->from.text(),
+                  rule->table);
+}
+
 CniResult<const Link*> find_first(const PodNetwork& pod, const std::string& name) {
   if (!name.empty()) {
     const auto link = std::ranges::find(pod.links, name, &Link::name);

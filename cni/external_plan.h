@@ -36,6 +36,9 @@ struct ExternalRequest {
   std::vector<ResultRoute> from_ipam;
 };
 
+// Errors: already_added, naming whose rule is there.
+CniResult<> refuse_second_external(const PodNetwork& pod);
+
 // The interface of the first network. Errors: container_link: there is none of that name, or nothing leads to it.
 CniResult<const Link*> find_first(const PodNetwork& pod, const std::string& name);
 

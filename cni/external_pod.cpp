@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cni/external_pod.h"
 
+#include <linux/rtnetlink.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -63,7 +65,8 @@ void restore_defaults(Netlink& container, const RecordExternal& external, Attemp
 }
 
 void remove_made(Netlink& container, const RecordExternal& external, Attempt& attempt) {
-  for (const Route& route : std::views::reverse(external.made)) {
+  for (Route route : std::views::reverse(external.made)) {
+    route.protocol = RTPROT_UNSPEC;  // also one that somebody has made again by hand
     const auto removed = delete_route(container, route);
     if (!removed && !is_gone(removed.error().code)) attempt.note(removed);
   }
@@ -87,9 +90,10 @@ CniResult<PodNetwork> read_pod_network(Netlink& container) {
 
 CniResult<> make_external_routes(Netlink& container, const RecordExternal& external) {
   for (const Route& route : external.made) {
-    if (!is_main_default(route)) {
-      PDL_CNI_TRY(in_container(add_route(container, route)));
-    }
+    if (is_main_default(route)) continue;
+    // A copied table may have several to one destination, as fe80::/64 by each interface.
+    PDL_CNI_TRY(
+        in_container(route.table == RT_TABLE_MAIN ? add_route(container, route) : append_route(container, route)));
   }
   for (const Rule& rule : external.rules) {
     PDL_CNI_TRY(in_container(add_rule(container, rule)));

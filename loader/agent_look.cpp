@@ -179,6 +179,7 @@ std::vector<std::string> Agent::warnings() {
       service_warnings(config_, service_host != nullptr ? std::optional<std::string_view>(service_host) : std::nullopt);
   append(all, forwarding_warnings());
   append(all, gateway_warnings(silent_gateways_, desired_));
+  append(all, failed_open_warnings(records_));
   for (const DesiredUplink& uplink : desired_.uplinks) {
     if (!attached_.contains(uplink.index)) continue;
     const auto names = attachments_->programs_before(netlink_, uplink.index);

@@ -2,6 +2,8 @@
 #include "loader/warnings.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "loader/base/address.h"
 #include "loader/net/netns.h"
@@ -26,6 +28,21 @@ std::vector<std::string> gateway_warnings(const SilentGateways& silent, const De
     warnings.push_back(formatted("gateway {} does not answer on {}: what pods send by it is lost", gateway.text(),
                                  uplink != nullptr ? uplink->name() : std::to_string(link)));
   }
+  return warnings;
+}
+
+std::vector<std::string> failed_open_warnings(const Records& records) {
+  // One a reason: with a node's second NIC gone, all its pods have the same.
+  std::map<std::string, std::pair<unsigned, std::string>> by_reason;
+  for (const auto& [name, file] : records.files()) {
+    if (!file.readable || !file.record.external || file.record.external->failed_open.empty()) continue;
+    auto& [count, first] = by_reason[file.record.external->failed_open];
+    if (count++ == 0) first = file.record.id.container_id;
+  }
+  std::vector<std::string> warnings;
+  for (const auto& [reason, pods] : by_reason)
+    warnings.push_back(formatted("{} of this node's pods failed open and have no external network, {} first: {}",
+                                 pods.first, pods.second, reason));
   return warnings;
 }
 

@@ -10,6 +10,7 @@
 #include "loader/config.h"
 #include "loader/desired.h"
 #include "loader/pods.h"
+#include "loader/records.h"
 
 namespace poduplink {
 
@@ -19,6 +20,9 @@ std::vector<std::string> service_warnings(const AgentConfig& config, std::option
 
 // Gateways that the kernel asks for in vain: what pods send there is lost.
 std::vector<std::string> gateway_warnings(const SilentGateways& silent, const Desired& desired);
+
+// Pods that have started without their external network ("failOpen"), and why.
+std::vector<std::string> failed_open_warnings(const Records& records);
 
 // Forwarding that is switched off in this network namespace: what goes through the stack would go nowhere.
 std::vector<std::string> forwarding_warnings();

@@ -284,6 +284,10 @@ Result<> prepend_route(Netlink& netlink, const Route& route) {
   return send_route(netlink, RTM_NEWROUTE, NLM_F_CREATE, route);
 }
 
+Result<> append_route(Netlink& netlink, const Route& route) {
+  return send_route(netlink, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, route);
+}
+
 Result<> delete_route(Netlink& netlink, const Route& route) { return send_route(netlink, RTM_DELROUTE, 0, route); }
 
 bool Neighbour::is_resolved() const {

@@ -76,6 +76,8 @@ Result<> replace_route(Netlink& netlink, const Route& route);
 // Beside one with the same destination and metric, and before it (IPv6: their order is the kernel's). Errors: EEXIST
 // where this very route is there.
 Result<> prepend_route(Netlink& netlink, const Route& route);
+// The same, but behind it.
+Result<> append_route(Netlink& netlink, const Route& route);
 // Errors: ESRCH where it is gone.
 Result<> delete_route(Netlink& netlink, const Route& route);
 

@@ -1,81 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every step of ADD and DEL made to fail, and made the last one before SIGKILL (tests/faults): whatever came before it,
-// DEL and GC each leave nothing, and a new ADD works. The steps are not listed here: each run counts them anew, so that
-// a new one is among them.
-#include <algorithm>
+// Every step of ADD and DEL made to fail, and made the last one before SIGKILL: whatever came before it, DEL and GC
+// each leave nothing, and a new ADD works.
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <csignal>
-#include <initializer_list>
-#include <sstream>
 
-#include "loader/base/file.h"
-#include "tests/e2e/stand_in.h"
+#include "tests/e2e/crash.h"
 
 using namespace poduplink;
 using namespace poduplink::harness;
 
 namespace {
-
-struct Step {
-  bool change = false;
-  std::string name;
-};
-
-harness::Invocation asked_of(const std::string& verb, const Pod& pod) {
-  return {.verb = verb, .container_id = pod.container_id, .netns = pod.space->path(), .config = pod.config};
-}
-
-PluginAnswer plain(StandIn& node, const std::string& verb, const Pod& pod) {
-  return value_of(node->invoke(asked_of(verb, pod)));
-}
-
-PluginAnswer faulty(StandIn& node, const std::string& verb, const Pod& pod, std::size_t at, const std::string& how) {
-  harness::Invocation asked = asked_of(verb, pod);
-  asked.program = "tests/poduplink-faults";
-  return value_of(node->invoke(asked, {formatted("PDL_FAULT_AT={}", at), "PDL_FAULT_HOW=" + how}));
-}
-
-// What the verb does, step by step. Folders that the first ADD makes are there already.
-std::vector<Step> steps_of(StandIn& node, const std::string& verb, const Pod& pod) {
-  const std::string log = node->folder() + "/steps";
-  harness::Invocation asked = asked_of(verb, pod);
-  asked.program = "tests/poduplink-faults";
-  const PluginAnswer answer = value_of(node->invoke(asked, {"PDL_FAULT_LOG=" + log}));
-  INFO(answer.text());
-  CHECK(answer.faults.empty());
-  std::vector<Step> steps;
-  std::istringstream lines(value_of(read_file(log)));
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t space = line.find(' ');
-    steps.push_back({line.substr(0, space) == "change", line.substr(space + 1)});
-  }
-  value_of(remove_file(log));
-  return steps;
-}
-
-// A runtime that has no attachment any more.
-PluginAnswer collect(StandIn& node, const Pod& pod) {
-  const std::string config = value_of(merged(pod.config, R"({"cni.dev/valid-attachments":[]})"));
-  return value_of(node->invoke({.verb = "GC", .if_name = "", .config = config}));
-}
-
-enum class Cleaner { del, gc };
-
-void require_cleared(StandIn& node, const Pod& pod, Cleaner by) {
-  const PluginAnswer answer = by == Cleaner::del ? plain(node, "DEL", pod) : collect(node, pod);
-  INFO((by == Cleaner::del ? "DEL: " : "GC: ") << answer.text());
-  REQUIRE(answer.ok());
-  REQUIRE_CLEAN(*node);
-  REQUIRE(value_of(pod.space->run_ok({"ip", "-br", "link"})).find("eth0") == std::string::npos);
-}
-
-void require_new_add_works(StandIn& node, const Pod& pod) {
-  const PluginAnswer again = plain(node, "ADD", pod);
-  INFO("new ADD: " << again.text());
-  REQUIRE(again.ok());
-  require_cleared(node, pod, Cleaner::del);
-}
 
 Pod make_pod(StandIn& node, const std::string& mode, const std::string& patch = {}) {
   PodOptions options;
@@ -87,15 +22,6 @@ Pod make_pod(StandIn& node, const std::string& mode, const std::string& patch = 
   REQUIRE(plain(node, "ADD", pod).faults.empty());
   REQUIRE(plain(node, "DEL", pod).ok());
   return pod;
-}
-
-// One that names each step which a result of it stands on, so that an empty list cannot pass.
-void require_has(const std::vector<Step>& steps, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    const auto is_it = [&](const Step& step) { return step.change && step.name.starts_with(name); };
-    INFO(name);
-    CHECK(std::ranges::any_of(steps, is_it));
-  }
 }
 
 }  // namespace

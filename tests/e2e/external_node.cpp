@@ -45,6 +45,11 @@ IpAddress address_of(const std::string& result, Family family, const std::string
 
 }  // namespace
 
+void require_settled(const Namespace& space) {
+  REQUIRE(eventually(
+      [&] { return value_of(space.run_ok({"ip", "address", "show"})).find("tentative") == std::string::npos; }));
+}
+
 // ---- the node ----------------------------------------------------------------------------------
 
 ExternalNode::ExternalNode(unsigned number, const std::string& agent_patch) : number_(number) {
@@ -140,8 +145,12 @@ std::string ChainedPod::run(const std::string& verb, const std::string& config) 
 
 void ChainedPod::add_first() {
   result_.clear();
-  first_result_ = run("ADD", first_config_);
-  result_ = first_result_;
+  take_first(run("ADD", first_config_));
+}
+
+void ChainedPod::take_first(const std::string& result) {
+  result_ = result;
+  require_settled(*pod_.space);
   value_of(disable_offloads(*pod_.space, "eth0"));
   before_ = value_of(take_snapshot(*pod_.space, {"eth0"}));
 }

@@ -28,6 +28,9 @@ struct ChainOptions {
   std::vector<std::string> behind;  // further plugins, each a JSON object with its type
 };
 
+// Waits until the kernel has looked for others with the addresses of every interface.
+void require_settled(const Namespace& space);
+
 class ExternalNode;
 
 // One container and its list of plugins.
@@ -37,6 +40,8 @@ class ChainedPod {
 
   // ADD of the first plugin; once. The pod's first network is as it will be again.
   void add_first();
+  // A first network that somebody made by hand, and what its plugin would have said.
+  void take_first(const std::string& result);
   // ADD of ours, and where it succeeds, of those behind.
   PluginAnswer add();
   void require_add();
@@ -74,7 +79,6 @@ class ChainedPod {
   ChainOptions options_;
   Pod pod_;
   std::string first_config_;
-  std::string first_result_;
   std::string result_;
   Snapshot before_;
 };

@@ -83,12 +83,10 @@ class KernelCheck {
     for (const Json& said : Json::parse(result_.own).value("routes", Json::array())) {
       const std::string dst = said.value("dst", "");
       if ((dst.find(':') == std::string::npos) != (family == "-4")) continue;
-      // By the first network's interface the cluster is kept.
-      const bool first = is_chained_ && said.value("gw", "") != "169.254.1.1" && said.value("gw", "") != "fe80::1" &&
-                         !dst.starts_with("169.254.1.1/") && !dst.starts_with("fe80::1/");
       const auto same = [&](const Json& route) {
         return route.value("dst", "") == route_name(dst) && route.value("gateway", "") == said.value("gw", "") &&
-               (route.value("dev", "") == result_.interfaces.back().name) != first &&
+               // By the first network's interface the cluster is kept.
+               (is_chained_ || route.value("dev", "") == result_.interfaces.back().name) &&
                (!said.contains("table") || route.value("table", "") == std::to_string(said["table"].get<unsigned>()));
       };
       if (std::ranges::none_of(routes, same)) fault("the container lacks the route " + said.dump());

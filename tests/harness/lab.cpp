@@ -329,7 +329,10 @@ Result<> Lab::take_down(std::vector<std::string>& problems) {
     if (name.starts_with(namespace_name(""))) problems.push_back("left behind: network namespace " + name);
   }
   PDL_TRY_ASSIGN(const std::string mounts, read_file("/proc/self/mountinfo"));
-  if (mounts.find(" " + folder() + "/") != std::string::npos) problems.push_back("left behind: a mount in " + folder());
+  if (const std::size_t at = mounts.find(" " + folder() + "/"); at != std::string::npos) {
+    const std::size_t line = mounts.rfind('\n', at) + 1;
+    problems.push_back("left behind: a mount: " + mounts.substr(line, mounts.find('\n', at) - line));
+  }
   return {};
 }
 
