@@ -308,6 +308,7 @@ AgentView Agent::view() const {
           .tables = tables_,
           .desired = desired_,
           .silent_gateways = silent_gateways_,
+          .records = records_,
           .state = state_ ? &*state_ : nullptr,
           .events_lost = events_.times_lost(),
           .dumps_interrupted = netlink_.dumps_interrupted(),

@@ -63,4 +63,14 @@ Result<bool> Records::refresh_file(const std::string& name, std::map<std::string
   return true;
 }
 
+std::map<std::string, Records::FailedOpen> Records::failed_open() const {
+  std::map<std::string, FailedOpen> by_reason;
+  for (const auto& [name, file] : files_) {
+    if (!file.readable || !file.record.external || file.record.external->failed_open.empty()) continue;
+    FailedOpen& found = by_reason[file.record.external->failed_open];
+    if (found.pods++ == 0) found.container_id = file.record.id.container_id;
+  }
+  return by_reason;
+}
+
 }  // namespace poduplink

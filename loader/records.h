@@ -31,6 +31,12 @@ class Records {
     Record record;
   };
   [[nodiscard]] const std::map<std::string, File>& files() const { return files_; }
+  // Of pods that run without their external network, by the reason why ("failOpen"): how many, and one of them.
+  struct FailedOpen {
+    std::size_t pods = 0;
+    std::string container_id;
+  };
+  [[nodiscard]] std::map<std::string, FailedOpen> failed_open() const;
 
  private:
   Result<bool> refresh_file(const std::string& name, std::map<std::string, File>& fresh);

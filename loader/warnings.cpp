@@ -2,8 +2,6 @@
 #include "loader/warnings.h"
 
 #include <algorithm>
-#include <map>
-#include <utility>
 
 #include "loader/base/address.h"
 #include "loader/net/netns.h"
@@ -32,17 +30,11 @@ std::vector<std::string> gateway_warnings(const SilentGateways& silent, const De
 }
 
 std::vector<std::string> failed_open_warnings(const Records& records) {
-  // One a reason: with a node's second NIC gone, all its pods have the same.
-  std::map<std::string, std::pair<unsigned, std::string>> by_reason;
-  for (const auto& [name, file] : records.files()) {
-    if (!file.readable || !file.record.external || file.record.external->failed_open.empty()) continue;
-    auto& [count, first] = by_reason[file.record.external->failed_open];
-    if (count++ == 0) first = file.record.id.container_id;
-  }
+  // One a reason: where the node's second NIC is gone, all its pods have the same.
   std::vector<std::string> warnings;
-  for (const auto& [reason, pods] : by_reason)
+  for (const auto& [reason, found] : records.failed_open())
     warnings.push_back(formatted("{} of this node's pods failed open and have no external network, {} first: {}",
-                                 pods.first, pods.second, reason));
+                                 found.pods, found.container_id, reason));
   return warnings;
 }
 

@@ -75,6 +75,7 @@ Result<Reading> take_reading(const AgentView& agent) {
                   .config_in_force = agent.config_in_force,
                   .events_lost = agent.events_lost,
                   .dumps_interrupted = agent.dumps_interrupted};
+  for (const auto& [reason, found] : agent.records.failed_open()) reading.failed_open += found.pods;
   if (agent.state != nullptr) read_state(*agent.state, reading);
   PDL_TRY_ASSIGN(reading.verdicts, agent.tables.stats.verdicts());
   PDL_TRY_ASSIGN(reading.traffic, read_traffic(agent.tables, agent.desired));

@@ -14,6 +14,7 @@
 #include "loader/desired.h"
 #include "loader/figures.h"
 #include "loader/pods.h"
+#include "loader/records.h"
 #include "maps/agent_state.h"
 #include "maps/tables.h"
 
@@ -25,6 +26,7 @@ struct AgentView {
   const Tables& tables;
   const Desired& desired;
   const SilentGateways& silent_gateways;
+  const Records& records;
   const AgentState* state = nullptr;  // null before the first look
   std::uint64_t events_lost = 0;
   std::uint64_t dumps_interrupted = 0;
@@ -36,6 +38,7 @@ struct Reading {
   std::string version;
   bool ready = false;
   std::size_t warnings = 0;
+  std::size_t failed_open = 0;  // pods without their external network
   bool config_in_force = true;
   std::uint64_t events_lost = 0;
   std::uint64_t dumps_interrupted = 0;

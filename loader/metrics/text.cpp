@@ -116,6 +116,11 @@ void add_uplinks(std::vector<MetricFamily>& families, const Reading& reading) {
   for (const auto& [name, count] : reading.attachments) attachments.add({{"uplink", name}}, count);
   families.push_back(attachments.take());
 
+  Family failed_open = gauge("poduplink_failed_open_attachments",
+                             "Pods that run without their external network, because failOpen let them.");
+  failed_open.add({}, reading.failed_open);
+  families.push_back(failed_open.take());
+
   Family silent = gauge("poduplink_silent_gateways", "Gateways of pods on the uplink that do not answer.");
   for (const auto& [name, count] : reading.silent_gateways) silent.add({{"uplink", name}}, count);
   families.push_back(silent.take());

@@ -10,6 +10,7 @@ using namespace poduplink;
 using namespace poduplink::harness;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::Equals;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -269,6 +270,40 @@ TEST_CASE("K3 F1: a network of podman that cannot be added: the reason is said, 
   REQUIRE(calls.size() == dels);
   for (const std::string& call : calls) CHECK_THAT(call, !ContainsSubstring("prevResult"));
   podman.remove("web");
+  podman.close();
+}
+
+TEST_CASE("N2 K3: podman runs a chain of bridge and an external network, and both go with the container") {
+  Podman podman(2);
+  Lab& lab = podman.lab();
+  const std::string ours =
+      lab.pod_config({.uplink = 2,
+                      .network = "cluster",
+                      .patch = R"({"external":{"ifName":"ext0","clusterCIDRs":["10.244.0.0/16"]}})"});
+  const std::string first =
+      formatted(R"({{"type":"bridge","bridge":"cni0","isGateway":true,"ipam":{{"type":"host-local",
+      "dataDir":"{}","ranges":[[{{"subnet":"10.244.1.0/24"}}]],"routes":[{{"dst":"0.0.0.0/0"}}]}}}})",
+                lab.ipam_dir("first"));
+  value_of(write_file_atomically(
+      podman.node().net_d() + "/cluster.conflist",
+      formatted(R"({{"cniVersion":"1.0.0","name":"cluster","plugins":[{},{}]}})", first, ours), 0644));
+  podman.require_run("web", "--network cluster");
+  {
+    const Pod pod = podman.pod_of("web", "ext0");
+    CHECK(default_interface(pod) == "ext0");
+    const std::string of_first = value_of(pod.space->run_ok({"ip", "route", "get", "10.244.1.1"}));
+    CHECK_THAT(of_first, ContainsSubstring("dev eth0"));
+    // What podman shows as the container's address is still the first network's.
+    CHECK_THAT(podman.require("inspect --format {{.NetworkSettings.Networks.cluster.IPAddress}} web"),
+               StartsWith("10.244.1."));
+    const Outside outside = value_of(Outside::watch(lab));
+    podman.require("exec web ping -c 1 -W 3 " + Outside::address(Family::v4).text());
+    podman.require("exec web ping -c 1 -W 3 10.244.1.1");
+    CHECK_THAT(lines_of(outside.faults_from(*pod.v4, lab.uplink(2))), Equals(""));
+  }
+  podman.remove("web");
+  // bridge leaves its bridge and what it set.
+  value_of(lab.node().run_ok({"ip", "link", "del", "cni0"}));
   podman.close();
 }
 

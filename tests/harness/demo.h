@@ -8,4 +8,7 @@ namespace poduplink::harness {
 // with the same. Returns the exit code: 0 where every packet left by its pod's uplink and none is missing.
 int run_demo(bool json);
 
+// A pod with a cluster network of Debian's bridge and a second NIC for everything outside. The same exit codes.
+int run_external_demo();
+
 }  // namespace poduplink::harness

@@ -137,7 +137,11 @@ void describe_rest(CLI::App& app, Arguments& arguments) {
   down->callback([&arguments] { arguments.status = lab_down(arguments.lab, arguments.force); });
   CLI::App* demo = app.add_subcommand("demo", "Nine pods on three uplinks, each leaving by its own; nothing stays");
   demo->add_flag("--json", arguments.json, "Print one JSON document");
-  demo->callback([&arguments] { arguments.status = run_demo(arguments.json); });
+  CLI::App* external =
+      demo->add_subcommand("external", "A pod with a cluster network and a second NIC for the outside");
+  demo->callback([&arguments, external] {
+    arguments.status = external->parsed() ? run_external_demo() : run_demo(arguments.json);
+  });
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ TEST_CASE("a reading of a node where nothing has happened has a series for every
                            "uplink_program", "pod_program", "proxy_neighbour"})
     CHECK_THAT(text, ContainsSubstring(formatted("poduplink_repairs_total{{kind=\"{}\"}} 0\n", kind)));
   CHECK_THAT(text, ContainsSubstring("poduplink_agent_ready 0\n"));
+  CHECK_THAT(text, ContainsSubstring("poduplink_failed_open_attachments 0\n"));
   CHECK_THAT(text, ContainsSubstring("process_resident_memory_bytes "));
   // No series of an uplink that is not there.
   CHECK_THAT(text, !ContainsSubstring("uplink=\""));
