@@ -59,7 +59,13 @@ Json row_of(const IpAddress& address, const pdl_pod& pod, const Record* record,
   row["owner"] = hash_text(pod.owner);
   row["network"] = record != nullptr ? Json(record->id.network) : Json(nullptr);
   row["container"] = record != nullptr ? Json(record->id.container_id) : Json(nullptr);
-  row["interface"] = record != nullptr ? Json(record->id.if_name) : Json(nullptr);
+  const bool external = record != nullptr && record->external.has_value();
+  row["interface"] =
+      record == nullptr ? Json(nullptr) : Json(external ? record->external->if_name : record->id.if_name);
+  row["firstAddresses"] = Json::array();
+  if (external) {
+    for (const IpAddress& one : record->external->first_addresses) row["firstAddresses"].push_back(one.text());
+  }
   return row;
 }
 
@@ -84,7 +90,9 @@ Result<View> pods_view(const Settings& settings, const std::string& word) {
   PDL_TRY_ASSIGN(const std::vector<Record> records, load_records(settings.run_dir));
   std::map<std::uint64_t, const Record*> by_owner;
   for (const Record& record : records) by_owner.emplace(attachment_hash(record.id), &record);
-  std::ranges::sort(entries, {}, [](const auto& entry) { return entry.first; });
+  // Those of the primary uplink first, then by address.
+  std::ranges::sort(entries, {},
+                    [&](const auto& entry) { return std::pair(!is_primary(uplinks, entry.second.home), entry.first); });
 
   Section section{.columns = {{.title = "ADDRESS", .key = "address"},
                               {.title = "POD", .key = "pod"},

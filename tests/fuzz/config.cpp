@@ -22,6 +22,10 @@ void check_options(const Options& options) {
   require(!options.mac || (!options.mac->is_zero() && !options.mac->is_multicast()), "a MAC that a pod can have");
   require(!options.uplink || !options.uplink->name.empty() || options.uplink->mac, "an uplink by name or MAC");
   require(!options.dns || !options.dns->empty(), "no empty dns");
+  if (!options.external) return;
+  require(!options.external->cluster.empty(), "a cluster");
+  for (const Prefix& cidr : options.external->cluster)
+    require(cidr.length() > 0 && !cidr.has_host_bits() && Prefix::parse(cidr.text()), "a range", cidr.text());
 }
 
 bool same(const Options& one, const Options& other) {
@@ -29,7 +33,11 @@ bool same(const Options& one, const Options& other) {
          one.on_link_gateway == other.on_link_gateway && one.mtu == other.mtu &&
          one.ipam_timeout == other.ipam_timeout && one.pin_dir == other.pin_dir && one.run_dir == other.run_dir &&
          one.mac == other.mac && one.labels == other.labels && one.dns.has_value() == other.dns.has_value() &&
-         one.uplink.has_value() == other.uplink.has_value() &&
+         one.uplink.has_value() == other.uplink.has_value() && one.uplink_timeout == other.uplink_timeout &&
+         one.external.has_value() == other.external.has_value() &&
+         (!one.external ||
+          (one.external->if_name == other.external->if_name && one.external->cluster == other.external->cluster &&
+           one.external->fail_open == other.external->fail_open)) &&
          (!one.uplink || one.uplink->text() == other.uplink->text());
 }
 

@@ -86,6 +86,16 @@ TEST_CASE("configured uplinks are homes with their settings, and what else carri
   CHECK(line(desired, "eth1").role == "home");
 }
 
+TEST_CASE("the primary is reported first, whatever its index and its place in the configuration") {
+  World world = node();
+  CHECK(make_desired(config(R"({"uplinks":[{"name":"eth2"},{"name":"eth1"},{"name":"eth0"}]})"), world.snapshot, {})
+            .report.front()
+            .name == "eth0");
+  CHECK(make_desired(config(R"({"uplinks":[{"name":"eth2"},{"name":"eth1"}]})"), world.snapshot, {})
+            .report.front()
+            .name == "eth0");
+}
+
 TEST_CASE("the node's own addresses are all but loopback, link-local and exempt ones") {
   World world = node();
   world.address(1, "10.9.9.9/32").address(4, "10.96.0.1/32").address(3, "2001:db8::4/64").address(2, "169.254.7.7/16");
@@ -236,7 +246,7 @@ TEST_CASE("two items for one interface: the second is refused") {
   const Desired desired =
       make_desired(config(R"({"uplinks": [{"name": "eth1"}, {"mac": "02:00:00:00:00:03"}]})"), world.snapshot, {});
   CHECK(links_with(desired, PDL_ROLE_HOME) == std::vector{3});
-  CHECK_THAT(desired.report[1].reason, ContainsSubstring("same interface as uplink eth1"));
+  CHECK_THAT(desired.report[2].reason, ContainsSubstring("same interface as uplink eth1"));
 }
 
 TEST_CASE("an uplink is found again after a rename, a MAC change and a return under another index") {
@@ -278,8 +288,8 @@ TEST_CASE("an uplink that is listed by its MAC alone is followed when its MAC ch
   world.snapshot.links[2].mac = mac(99);
   const Desired changed = make_desired(settings, world.snapshot, memory);
   CHECK(links_with(changed, PDL_ROLE_HOME) == std::vector{3});
-  CHECK(changed.report[0].how == "configured, now with the MAC 02:00:00:00:00:63");
-  CHECK(make_desired(settings, world.snapshot, {}).report[0].reason == "no interface has this MAC");
+  CHECK(changed.report[1].how == "configured, now with the MAC 02:00:00:00:00:63");
+  CHECK(make_desired(settings, world.snapshot, {}).report[1].reason == "no interface has this MAC");
 }
 
 TEST_CASE("the entry of a vanished uplink never covers another interface with its index") {
