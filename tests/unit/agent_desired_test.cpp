@@ -87,7 +87,7 @@ TEST_CASE("configured uplinks are homes with their settings, and what else carri
 }
 
 TEST_CASE("the primary is reported first, whatever its index and its place in the configuration") {
-  World world = node();
+  const World world = node();
   CHECK(make_desired(config(R"({"uplinks":[{"name":"eth2"},{"name":"eth1"},{"name":"eth0"}]})"), world.snapshot, {})
             .report.front()
             .name == "eth0");
