@@ -20,7 +20,8 @@ target_compile_options(pdl_options INTERFACE
   # Designated initialisers leave members at their defaults on purpose.
   -Wno-missing-field-initializers
   -ffunction-sections -fdata-sections
-  $<$<CONFIG:Release>:-Os>)
+  # Small, because the plugins are run a thousand times a minute and link everything; PDL_FAST: what has much to print.
+  $<$<CONFIG:Release>:$<IF:$<BOOL:$<TARGET_PROPERTY:PDL_FAST>>,-O2,-Os>>)
 target_link_options(pdl_options INTERFACE -Wl,--gc-sections)
 if(PODUPLINK_SANITIZE)
   target_compile_options(pdl_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -188,14 +188,21 @@ Result<Record> read_record(const std::string& path) {
   return parse_record_text(text);
 }
 
-Result<std::vector<Record>> load_records(const std::string& run_dir) {
-  std::vector<Record> records;
-  auto names = list_directory(records_dir(run_dir));
-  if (!names && names.error().code == ENOENT) return records;
-  if (!names) return Failure(std::move(names.error()));
+Result<std::vector<std::string>> record_paths(const std::string& run_dir) {
+  std::vector<std::string> paths;
+  const auto names = list_directory(records_dir(run_dir));
+  if (!names && names.error().code == ENOENT) return paths;
+  if (!names) return Failure(names.error());
   for (const std::string& name : *names) {
-    if (!is_record_name(name)) continue;
-    const std::string path = records_dir(run_dir) + "/" + name;
+    if (is_record_name(name)) paths.push_back(records_dir(run_dir) + "/" + name);
+  }
+  return paths;
+}
+
+std::vector<Record> read_records(std::span<const std::string> paths) {
+  std::vector<Record> records;
+  records.reserve(paths.size());
+  for (const std::string& path : paths) {
     if (auto record = read_record(path)) {
       records.push_back(std::move(*record));
     } else {
@@ -203,6 +210,11 @@ Result<std::vector<Record>> load_records(const std::string& run_dir) {
     }
   }
   return records;
+}
+
+Result<std::vector<Record>> load_records(const std::string& run_dir) {
+  PDL_TRY_ASSIGN(const std::vector<std::string> paths, record_paths(run_dir));
+  return read_records(paths);
 }
 
 }  // namespace poduplink

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,7 +68,11 @@ Result<Record> read_record(const std::string& path);
 bool is_record_name(std::string_view name);
 // What killed writers of any record left behind.
 Result<> remove_record_drafts(const std::string& run_dir);
-// All that can be read; a file that cannot is logged and passed over.
+// The files of all records, in the folder's order; none where there is no folder.
+Result<std::vector<std::string>> record_paths(const std::string& run_dir);
+// Those that can be read; a file that cannot is logged and passed over.
+std::vector<Record> read_records(std::span<const std::string> paths);
+// Both.
 Result<std::vector<Record>> load_records(const std::string& run_dir);
 
 }  // namespace poduplink

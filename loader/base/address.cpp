@@ -168,8 +168,14 @@ Result<MacAddress> MacAddress::parse(std::string_view text) {
 }
 
 std::string MacAddress::text() const {
-  return formatted("{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", octets_[0], octets_[1], octets_[2], octets_[3],
-                   octets_[4], octets_[5]);
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t octet : octets_) {
+    if (!text.empty()) text += ':';
+    text += digits[octet >> 4U];
+    text += digits[octet & 0xfU];
+  }
+  return text;
 }
 
 bool is_interface_name(std::string_view name) {

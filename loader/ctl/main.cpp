@@ -63,7 +63,10 @@ int report(const Error& error) {
 int show(const CommandLine& line, const Result<View>& view) {
   if (!view) return report(view.error());
   print(line.json() ? as_json(*view, line.watch_seconds > 0) : as_table(*view, line.with_colour()));
-  return view->well ? all_is_well : something_is_wrong;
+  const int code = view->well ? all_is_well : something_is_wrong;
+  // The rows of thousands of pods are not taken apart one by one for a process that ends.
+  if (line.watch_seconds <= 0) std::_Exit(code);
+  return code;
 }
 
 // Once, or with --watch again and again; the first time shows totals, the others rates.

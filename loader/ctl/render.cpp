@@ -40,40 +40,45 @@ std::size_t width_of(std::string_view text) {
 }
 
 std::string text_of(const Json& row, const Column& column) {
+  if (column.cell != nullptr) return one_line(column.cell(row));
   const auto found = row.find(column.key);
   return found == row.end() ? "-" : one_line(cell_text(*found));
 }
 
-void add_cell(std::string& line, const std::string& text, const Column& column, std::size_t width, bool last,
+void add_cell(std::string& text, std::string cell, const Column& column, std::size_t width, bool last, Tone tone,
               bool colour) {
-  const std::string padding(width - width_of(text), ' ');
-  const std::string cell = coloured(text, column.tone != nullptr ? column.tone(text) : Tone::plain, colour);
-  line += column.right ? padding + cell : cell;
+  const std::size_t padding = width - width_of(cell);
+  if (column.right) text.append(padding, ' ');
+  text += coloured(std::move(cell), tone, colour);
   if (last) return;
-  if (!column.right) line += padding;
-  line += gap;
+  if (!column.right) text.append(padding, ' ');
+  text += gap;
 }
 
-std::string section_text(const Section& section, bool colour) {
-  if (section.rows.empty()) return section.none.empty() ? std::string() : section.none + "\n";
+std::string section_text(const Section& section, const Json& rows, bool colour) {
+  if (rows.empty()) return section.none.empty() ? std::string() : section.none + "\n";
+  const std::size_t columns = section.columns.size();
+  std::vector<std::string> cells;  // row by row
+  cells.reserve(rows.size() * columns);
   std::vector<std::size_t> widths;
-  for (const Column& column : section.columns) {
-    std::size_t width = width_of(column.title);
-    for (const Json& row : section.rows) width = std::max(width, width_of(text_of(row, column)));
-    widths.push_back(width);
+  for (const Column& column : section.columns) widths.push_back(width_of(column.title));
+  for (const Json& row : rows) {
+    for (std::size_t i = 0; i < columns; ++i) {
+      cells.push_back(text_of(row, section.columns[i]));
+      widths[i] = std::max(widths[i], width_of(cells.back()));
+    }
   }
   std::string text = section.title.empty() ? std::string() : section.title + "\n";
-  const auto add_line = [&](const auto& cell, bool with_tone) {
-    std::string line;
-    for (std::size_t i = 0; i < section.columns.size(); ++i) {
-      const bool last = i + 1 == section.columns.size();
-      add_cell(line, cell(section.columns[i]), section.columns[i], widths[i], last, colour && with_tone);
-    }
-    text += line + "\n";
-  };
-  add_line([](const Column& column) { return column.title; }, false);
-  for (const Json& row : section.rows) add_line([&](const Column& column) { return text_of(row, column); }, true);
-  return text;
+  for (std::size_t i = 0; i < columns; ++i)
+    add_cell(text, section.columns[i].title, section.columns[i], widths[i], i + 1 == columns, Tone::plain, false);
+  for (std::size_t at = 0; at < cells.size(); ++at) {
+    const std::size_t i = at % columns;
+    const Column& column = section.columns[i];
+    if (i == 0) text += '\n';
+    const Tone tone = column.tone != nullptr ? column.tone(cells[at]) : Tone::plain;
+    add_cell(text, std::move(cells[at]), column, widths[i], i + 1 == columns, tone, colour);
+  }
+  return text + "\n";
 }
 
 }  // namespace
@@ -101,7 +106,7 @@ std::string as_table(const View& view, bool colour) {
   std::string text;
   for (const Remark& remark : view.remarks) text += coloured(one_line(remark.text), remark.tone, colour) + "\n";
   for (const Section& section : view.sections) {
-    const std::string part = section_text(section, colour);
+    const std::string part = section_text(section, section.of_document ? view.document : section.rows, colour);
     if (!text.empty() && !part.empty()) text += "\n";
     text += part;
   }

@@ -21,12 +21,14 @@ struct Column {
   std::string key;
   bool right = false;                              // aligned so: numbers
   Tone (*tone)(std::string_view value) = nullptr;  // how the cell is coloured
+  std::string (*cell)(const Json& row) = nullptr;  // where it is not the key's value as it stands
 };
 
 struct Section {
   std::string title;  // empty: none
   std::vector<Column> columns;
   Json rows = Json::array();  // of objects
+  bool of_document = false;   // the rows are the view's document itself: there may be thousands
   std::string none;           // said where there are no rows; empty: the section is left out
 };
 

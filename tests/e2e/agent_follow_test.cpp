@@ -203,7 +203,7 @@ TEST_CASE("D24: strict rp_filter on an uplink is refused with the reason, and ma
 TEST_CASE("Full maps and the lack of any uplink keep the agent from being ready, by name") {
   auto lab = value_of(Lab::create({.uplinks = 1}));
   using namespace std::chrono_literals;
-  const auto full = lab->start_agent(R"({"uplinks": [{"name": "eth1"}], "mapSizes": {"nodes": 1}})", 2s);
+  const auto full = lab->start_agent(R"({"uplinks": [{"name": "eth1"}], "mapSizes": {"nodes": 1}})");
   // One IPv4 and one IPv6 address of eth1 fit; the next IPv4 one does not.
   value_of(full);
   value_of(lab->node().ip("address add 10.98.0.1/32 dev lo"));

@@ -40,6 +40,7 @@ constexpr double repair_limit_ms = 2000;
 // The agent does nothing else while it works on a scrape; how long the scraper waits is the machine's load too.
 constexpr double scrape_work_limit_ms = 20;
 constexpr double scrape_wait_limit_ms = 100;
+constexpr double command_limit_ms = 100;
 
 template <typename T>
 T must(Result<T> result) {
@@ -217,6 +218,19 @@ void bench_idling(Lab& lab) {
   report("  at its highest", memory_mib(pid, "VmHWM"), "MiB", memory_limit_mib);
 }
 
+// As an operator waits for it, process start and table included.
+void bench_command(Lab& lab, const std::string& command) {
+  std::vector<double> waited;
+  for (int turn = 0; turn < repairs; ++turn) {
+    const auto begin = Clock::now();
+    const Outcome shown =
+        must(lab.node().run({.argv = {PODUPLINKCTL, command, "--pin-dir", lab.pin_dir(), "--run-dir", lab.run_dir()}}));
+    waited.push_back(Milliseconds(Clock::now() - begin).count());
+    if (shown.out.empty()) throw std::runtime_error(shown.text());
+  }
+  report(("poduplinkctl " + command + ", median").c_str(), median(waited), "ms", command_limit_ms);
+}
+
 void bench_all(Lab& lab, unsigned attachments, pdl_mode mode) {
   must(lab.start_agent());
   Node node(lab);
@@ -229,6 +243,7 @@ void bench_all(Lab& lab, unsigned attachments, pdl_mode mode) {
   bench_repairs(lab);
   bench_scrapes(lab);
   bench_idling(lab);
+  for (const char* command : {"pods", "status"}) bench_command(lab, command);
 }
 
 void bench(unsigned attachments, pdl_mode mode) {

@@ -72,7 +72,12 @@ TEST_CASE("status: each fault of a node is a problem, by name, and exit code 1")
   value_of(lab->agent().kill_hard());
   CHECK(problem("the agent does not run"));
   // Nobody repairs now: a hook of ours that somebody takes away.
-  value_of(remove_file(lab->pin_dir() + "/v1/links/if" + std::to_string(link_index(lab->node(), "eth1")) + "-ingress"));
+  if (bpf::have_tcx()) {
+    const std::string link = formatted("if{}-ingress", link_index(lab->node(), "eth1"));
+    value_of(remove_file(lab->pin_dir() + "/v1/links/" + link));
+  } else {
+    value_of(lab->node().run_ok({"tc", "filter", "del", "dev", "eth1", "ingress"}));
+  }
   CHECK(eventually([&] { return problem("uplink_ingress is not attached to eth1"); }));
   value_of(lab->accept_changes({"eth2"}));
   REQUIRE_CLOSED(*lab);
@@ -109,9 +114,9 @@ TEST_CASE("doctor: nothing on a node that is well; else each finding with what i
   value_of(lab->node().run_ok({"sysctl", "-q", "-w", "net.ipv4.conf.eth1.rp_filter=0"}));
   value_of(lab->node().ip("link set " + pod.host_veth + " mtu 2000"));
   found("warning", "pods with MTU 2000 are homed on eth2, whose MTU is 1500");
-  value_of(lab->node().run_ok({"tc", "qdisc", "add", "dev", "eth1", "clsact"}));
   {
     Netlink netlink = value_of(Netlink::open_in(lab->node().fd()));
+    value_of(ensure_clsact(netlink, link_index(lab->node(), "eth1")));
     const Fd foreign = load_foreign_program("guard");
     value_of(set_bpf_filter(netlink, {.link = link_index(lab->node(), "eth1"),
                                       .priority = 7,
@@ -120,7 +125,8 @@ TEST_CASE("doctor: nothing on a node that is well; else each finding with what i
                                       .name = "guard"}));
   }
   found("warning", "guard is attached to eth1 (ingress)");
-  value_of(lab->node().run_ok({"tc", "qdisc", "del", "dev", "eth1", "clsact"}));
+  value_of(lab->node().run_ok({"tc", "filter", "del", "dev", "eth1", "ingress", "prio", "7"}));
+  if (bpf::have_tcx()) value_of(lab->node().run_ok({"tc", "qdisc", "del", "dev", "eth1", "clsact"}));
   value_of(lab->node().run_ok({"tc", "filter", "del", "dev", pod.host_veth, "ingress"}));
   found("problem", pod.host_veth);
   value_of(lab->node().ip("link delete " + lost.host_veth));

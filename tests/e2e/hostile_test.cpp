@@ -163,6 +163,7 @@ bool kernel_believes_any_error(const Lab& lab) {
   value_of(own.connect({far, echo_port}));
   send_from_gateway(lab, 1, {Ip{far, self}, too_big(Family::v4, 600), Ip{self, far}, Udp{victim_port + 1, echo_port}});
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  value_of(own.connect({far, echo_port}));  // a socket looks at its route again only when it uses it
   return value_of(own.path_mtu()) == 600;
 }
 

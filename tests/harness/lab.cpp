@@ -237,11 +237,21 @@ Result<const Namespace*> Lab::add_namespace(const std::string& name) {
 }
 
 Result<> Lab::accept_changes(const std::vector<std::string>& about) {
-  PDL_TRY_ASSIGN(const Snapshot now, take_snapshot(node_, uplink_names()));
   const auto is_about = [&](const auto& item) {
+    // Uplinks bear the datapath on one where the kernel has no tcx; it goes again.
+    if (item.first.starts_with("qdisc clsact on ")) return false;
     return std::ranges::any_of(about,
                                [&](const std::string& part) { return item.first.find(part) != std::string::npos; });
   };
+  // The kernel tells of the carrier of a new link within a second; some kinds never do.
+  const auto is_new = [&](const auto& item) {
+    return is_about(item) && item.second.find(R"(operstate="UNKNOWN")") != std::string::npos;
+  };
+  PDL_TRY_ASSIGN(Snapshot now, take_snapshot(node_, uplink_names()));
+  for (int i = 0; i < 15 && std::ranges::any_of(now.items, is_new); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    PDL_TRY_ASSIGN(now, take_snapshot(node_, uplink_names()));
+  }
   std::erase_if(before_.items, is_about);
   std::ranges::copy_if(now.items, std::inserter(before_.items, before_.items.end()), is_about);
   return {};
