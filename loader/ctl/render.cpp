@@ -61,6 +61,7 @@ std::string section_text(const Section& section, const Json& rows, bool colour) 
   std::vector<std::string> cells;  // row by row
   cells.reserve(rows.size() * columns);
   std::vector<std::size_t> widths;
+  widths.reserve(columns);
   for (const Column& column : section.columns) widths.push_back(width_of(column.title));
   for (const Json& row : rows) {
     for (std::size_t i = 0; i < columns; ++i) {

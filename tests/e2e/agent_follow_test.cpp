@@ -213,7 +213,7 @@ TEST_CASE("Full maps and the lack of any uplink keep the agent from being ready,
   CHECK(eventually([&] { return agent_state(*lab).at("ready") == true; }));
   value_of(lab->agent().stop());
 
-  const auto none = lab->start_agent(R"({"uplinks": [{"name": "nowhere"}]})", 1500ms);
+  const auto none = lab->start_agent(R"({"uplinks": [{"name": "nowhere"}]})", 5s);
   REQUIRE_FALSE(none);
   CHECK(none.error().message.find("no uplink is usable; nowhere: not found") != std::string::npos);
   REQUIRE_CLOSED(*lab);

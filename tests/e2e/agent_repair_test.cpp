@@ -203,8 +203,11 @@ TEST_CASE("A program that is taken off a pod's veth or an uplink is put back, in
 
   // By the link where the kernel has tcx, which no event tells of; else as above.
   const auto take_off = [&](const std::string& device, const std::string& hook, const std::string& pin) {
-    if (!bpf::have_tcx()) return tc({"filter", "del", "dev", device, hook});
-    value_of(run_ok({.argv = {"bpftool", "link", "detach", "pinned", link_pin(folder_of(*lab), pin)}}));
+    if (bpf::have_tcx()) {
+      value_of(run_ok({.argv = {"bpftool", "link", "detach", "pinned", link_pin(folder_of(*lab), pin)}}));
+    } else {
+      tc({"filter", "del", "dev", device, hook});
+    }
   };
   const int uplink = index_of(*lab, "eth2");
   for (const auto& [device, hook, pin] :
@@ -232,8 +235,10 @@ TEST_CASE("More pods in netfilter mode than the usual limit of descriptors are a
   const auto started = lab->start_agent();
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &usual) == 0);
   value_of(started);
+  constexpr unsigned many = 24;
   std::vector<Pod> pods;
-  for (unsigned i = 0; i < 24; ++i)
+  pods.reserve(many);
+  for (unsigned i = 0; i < many; ++i)
     pods.push_back(value_of(lab->add_pod(formatted("p{}", i), {.uplink = 1 + i % 2, .mode = "netfilter"})));
   let_the_agent_look(*lab);
   const auto before = pins_of(folder_of(*lab));

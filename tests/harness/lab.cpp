@@ -243,12 +243,12 @@ Result<> Lab::accept_changes(const std::vector<std::string>& about) {
     return std::ranges::any_of(about,
                                [&](const std::string& part) { return item.first.find(part) != std::string::npos; });
   };
-  // The kernel tells of the carrier of a new link within a second; some kinds never do.
+  // The kernel tells of the carrier of a new link within a second or, where it is busy, some; some kinds never do.
   const auto is_new = [&](const auto& item) {
     return is_about(item) && item.second.find(R"(operstate="UNKNOWN")") != std::string::npos;
   };
   PDL_TRY_ASSIGN(Snapshot now, take_snapshot(node_, uplink_names()));
-  for (int i = 0; i < 15 && std::ranges::any_of(now.items, is_new); ++i) {
+  for (int i = 0; i < 40 && std::ranges::any_of(now.items, is_new); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     PDL_TRY_ASSIGN(now, take_snapshot(node_, uplink_names()));
   }
