@@ -237,9 +237,10 @@ Result<const Namespace*> Lab::add_namespace(const std::string& name) {
 }
 
 Result<> Lab::accept_changes(const std::vector<std::string>& about) {
+  // Uplinks bear the datapath on one where the kernel has no tcx, until it is unloaded.
+  const bool clsact_is_ours = path_exists(pin_dir()) && !bpf::have_tcx();
   const auto is_about = [&](const auto& item) {
-    // Uplinks bear the datapath on one where the kernel has no tcx; it goes again.
-    if (item.first.starts_with("qdisc clsact on ")) return false;
+    if (clsact_is_ours && item.first.starts_with("qdisc clsact on ")) return false;
     return std::ranges::any_of(about,
                                [&](const std::string& part) { return item.first.find(part) != std::string::npos; });
   };
