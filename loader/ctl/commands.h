@@ -38,15 +38,27 @@ Result<> read_events(const Settings& settings, bool follow, const std::function<
 // One event on a line.
 std::string event_line(const Json& event);
 
-// What would become of a packet that a pod sends: by the loaded programs themselves, without sending any.
+// What would become of a packet that a pod sends or is sent: by the loaded programs themselves, without sending any.
 struct ExplainQuestion {
   std::string pod;          // address
-  std::string destination;  // address
+  std::string destination;  // address; of the sender where the packet is inbound
   std::string protocol = "udp";
   unsigned source_port = 40000;
   unsigned destination_port = 53;
-  unsigned size = 100;        // octets of layer 3
+  unsigned size = 100;  // octets of layer 3
+  unsigned hop_limit = 64;
   bool fragmentable = false;  // IPv4 without DF
+  std::string fragment;       // "first", "later"; empty: whole
+  bool options = false;       // IPv4 option, IPv6 routing header
+  unsigned extensions = 0;    // IPv6 destination options headers
+  bool icmp_error = false;    // an error about the flow's packet of the other direction
+  std::string quoting;        // address in the pod's place in what the error quotes
+  bool neighbour = false;     // an ARP request or neighbour solicitation for DESTINATION
+  std::string from;           // source address, where it is another than the sender's own
+  std::string to_mac;         // destination MAC; empty: the interface's, or a question's group
+  unsigned vlan = 0;          // ID; 0: untagged
+  bool inbound = false;       // arrives at an uplink for the pod
+  std::string uplink;         // which; empty: the pod's home
 };
 Result<View> explain_view(const Settings& settings, const ExplainQuestion& question);
 

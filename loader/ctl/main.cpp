@@ -107,15 +107,10 @@ void add_watch(CLI::App* command, CommandLine& line) {
       ->check(CLI::Range(0.1, 3600.0));
 }
 
-void add_explain(CLI::App& app, CommandLine& line) {
-  CLI::App* explain =
-      add_command(app, line, "explain", "what would become of a packet of a pod, by the loaded programs; sends nothing",
-                  [&line] { return show(line, explain_view(line.settings, line.question)); });
-  ExplainQuestion& question = line.question;
-  explain->add_option("POD-ADDRESS", question.pod, "source address")->required()->type_name("ADDRESS");
-  explain->add_option("DESTINATION", question.destination, "destination address")->required()->type_name("IP");
-  explain->add_option("--proto", question.protocol, "protocol")
-      ->check(CLI::IsMember({"udp", "tcp", "icmp"}))
+// The packet as IP sees it.
+void add_packet(CLI::App* explain, ExplainQuestion& question) {
+  explain->add_option("--proto", question.protocol, "protocol; icmp: an echo request")
+      ->type_name("{udp,tcp,icmp,sctp,gre,esp,ipip,igmp}|NUMBER")
       ->capture_default_str();
   explain->add_option("--sport", question.source_port, "source port, of an echo request its identifier")
       ->type_name("PORT")
@@ -126,7 +121,49 @@ void add_explain(CLI::App& app, CommandLine& line) {
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
   explain->add_option("--size", question.size, "octets with the IP header")->type_name("OCTETS")->capture_default_str();
+  explain->add_option("--ttl", question.hop_limit, "TTL or hop limit")
+      ->type_name("NUMBER")
+      ->check(CLI::Range(0, 255))
+      ->capture_default_str();
   explain->add_flag("--fragmentable", question.fragmentable, "IPv4 without the don't-fragment bit");
+  explain->add_option("--fragment", question.fragment, "a fragment: the first of its packet, or a later one")
+      ->check(CLI::IsMember({"first", "later"}));
+  explain->add_flag("--options", question.options, "with an IPv4 option, or an IPv6 routing header");
+  explain->add_option("--extensions", question.extensions, "so many IPv6 extension headers (destination options)")
+      ->type_name("NUMBER")
+      ->check(CLI::Range(0, 32));
+  explain->add_flag("--icmp-error", question.icmp_error,
+                    "an ICMP error about the flow: it quotes a packet of the other direction");
+  explain->add_option("--quoting", question.quoting, "the error quotes a packet of this address in place of the pod's")
+      ->type_name("IP");
+}
+
+// Who sends it, and where it is met.
+void add_sender(CLI::App* explain, ExplainQuestion& question) {
+  explain->add_option("--from", question.from, "source address, where it is not the sender's own")->type_name("IP");
+  explain->add_flag("--neighbour", question.neighbour,
+                    "the sender asks for the other's MAC, by ARP or neighbour solicitation");
+  explain->add_option("--to-mac", question.to_mac, "destination MAC, where it is not the next interface's")
+      ->type_name("MAC");
+  explain->add_option("--vlan", question.vlan, "with a VLAN tag of this ID")
+      ->type_name("ID")
+      ->check(CLI::Range(1, 4094));
+  explain->add_flag("--inbound", question.inbound,
+                    "the packet that DESTINATION sends to the pod, as it arrives at an uplink");
+  explain->add_option("--uplink", question.uplink, "where an inbound packet arrives; default: the pod's home")
+      ->type_name("NAME");
+}
+
+void add_explain(CLI::App& app, CommandLine& line) {
+  CLI::App* explain =
+      add_command(app, line, "explain", "what would become of a packet of a pod, by the loaded programs; sends nothing",
+                  [&line] { return show(line, explain_view(line.settings, line.question)); });
+  explain->add_option("POD-ADDRESS", line.question.pod, "the pod's end: the sender, unless it is --inbound")
+      ->required()
+      ->type_name("ADDRESS");
+  explain->add_option("DESTINATION", line.question.destination, "the other end")->required()->type_name("IP");
+  add_packet(explain, line.question);
+  add_sender(explain, line.question);
 }
 
 void add_places(CLI::App* command, CniPlaces& places, Part& part) {

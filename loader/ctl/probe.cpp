@@ -1,28 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loader/ctl/probe.h"
 
-#include <bpf/bpf.h>
-#include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <netinet/in.h>
-#include <sched.h>
 
 #include <algorithm>
-#include <optional>
+#include <array>
 #include <span>
 
-#include "maps/abi.h"
-#include "maps/bpf.h"
-#include "maps/paths.h"
+#include "loader/base/format.h"
 
 namespace poduplink::ctl {
 namespace {
 
-constexpr std::size_t ip4_header = 20;
 constexpr std::size_t ip6_header = 40;
-constexpr std::size_t tcp_header = 20;
-constexpr std::size_t short_header = 8;  // UDP, ICMP
-constexpr unsigned attempts = 100;
+constexpr std::uint8_t destination_options = 60;
 
 class FrameWriter {
  public:
@@ -32,6 +24,7 @@ class FrameWriter {
     put8(static_cast<std::uint8_t>(value & 0xffU));
   }
   void put(std::span<const std::uint8_t> more) { octets.insert(octets.end(), more.begin(), more.end()); }
+  void put_zeros(std::size_t number) { octets.resize(octets.size() + number); }
 
   std::vector<std::uint8_t> octets;
 };
@@ -45,169 +38,182 @@ std::uint16_t checksum(std::span<const std::uint8_t> octets) {
   return static_cast<std::uint16_t>(~sum);
 }
 
-void put_ip4(FrameWriter& frame, const Probe& probe) {
+// Fields in which an IPv4 header differs from a plain one.
+struct Ip4Fields {
+  std::size_t length = 0;
+  std::uint16_t fragment = 0;
+  std::uint8_t ttl = 64;
+  std::uint8_t protocol = 0;
+  std::uint8_t option_words = 0;
+};
+
+void put_ip4(FrameWriter& frame, const Ip4Fields& fields, const IpAddress& source, const IpAddress& destination) {
   const std::size_t start = frame.octets.size();
-  frame.put16(0x4500);  // version, header length, TOS
-  frame.put16(static_cast<std::uint16_t>(probe.size));
+  frame.put8(static_cast<std::uint8_t>(0x45 + fields.option_words));
+  frame.put8(0);
+  frame.put16(static_cast<std::uint16_t>(fields.length));
   frame.put16(0);  // identification
-  frame.put16(probe.dont_fragment ? 0x4000 : 0);
-  frame.put8(probe.hop_limit);
-  frame.put8(probe.protocol);
+  frame.put16(fields.fragment);
+  frame.put8(fields.ttl);
+  frame.put8(fields.protocol);
   frame.put16(0);
-  frame.put(probe.source.octets());
-  frame.put(probe.destination.octets());
+  frame.put(source.octets());
+  frame.put(destination.octets());
+  for (unsigned i = 0; i < 4U * fields.option_words; ++i) frame.put8(1);  // no operation
   const std::uint16_t sum = checksum(std::span(frame.octets).subspan(start));
   frame.octets[start + 10] = static_cast<std::uint8_t>(sum >> 8U);
   frame.octets[start + 11] = static_cast<std::uint8_t>(sum & 0xffU);
 }
 
-void put_ip6(FrameWriter& frame, const Probe& probe) {
+struct Ip6Fields {
+  std::size_t payload = 0;
+  std::uint8_t next_header = 0;
+  std::uint8_t hop_limit = 64;
+};
+
+void put_ip6(FrameWriter& frame, const Ip6Fields& fields, const IpAddress& source, const IpAddress& destination) {
   frame.put16(0x6000);  // version, traffic class, flow label
   frame.put16(0);
-  frame.put16(static_cast<std::uint16_t>(probe.size - ip6_header));
-  frame.put8(probe.protocol);
-  frame.put8(probe.hop_limit);
+  frame.put16(static_cast<std::uint16_t>(fields.payload));
+  frame.put8(fields.next_header);
+  frame.put8(fields.hop_limit);
+  frame.put(source.octets());
+  frame.put(destination.octets());
+}
+
+std::uint8_t protocol_behind_ip(const Probe& probe) {
+  if (!probe.quote) return probe.protocol;
+  return probe.source.is_v4() ? std::uint8_t{IPPROTO_ICMP} : static_cast<std::uint8_t>(IPPROTO_ICMPV6);
+}
+
+// A later fragment begins 1480 octets into its packet.
+constexpr std::uint16_t later_offset = 1480;
+
+void put_network4(FrameWriter& frame, const Probe& probe) {
+  Ip4Fields fields{.length = probe.size,
+                   .ttl = probe.hop_limit,
+                   .protocol = protocol_behind_ip(probe),
+                   .option_words = static_cast<std::uint8_t>(probe.options ? 1 : 0)};
+  if (probe.dont_fragment) fields.fragment = 0x4000;
+  if (probe.piece == Piece::first_fragment) fields.fragment = 0x2000;
+  if (probe.piece == Piece::later_fragment) fields.fragment = later_offset / 8;
+  put_ip4(frame, fields, probe.source, probe.destination);
+}
+
+void put_network6(FrameWriter& frame, const Probe& probe) {
+  std::vector<std::uint8_t> headers(probe.extensions, destination_options);
+  if (probe.options) headers.push_back(IPPROTO_ROUTING);
+  if (probe.piece != Piece::whole) headers.push_back(IPPROTO_FRAGMENT);
+  headers.push_back(protocol_behind_ip(probe));
+  put_ip6(frame, {.payload = probe.size - ip6_header, .next_header = headers[0], .hop_limit = probe.hop_limit},
+          probe.source, probe.destination);
+  for (std::size_t i = 0; i + 1 < headers.size(); ++i) {
+    frame.put8(headers[i + 1]);
+    frame.put8(0);  // 8 octets in all
+    if (headers[i] == IPPROTO_FRAGMENT) {
+      frame.put16(probe.piece == Piece::later_fragment ? later_offset : 1);
+      frame.put_zeros(4);
+    } else {
+      frame.put_zeros(6);
+    }
+  }
+}
+
+void put_quote(FrameWriter& frame, const Quote& quote) {
+  const bool v4 = quote.source.is_v4();
+  frame.put8(v4 ? 11 : 3);  // time exceeded
+  frame.put_zeros(7);
+  if (v4) {
+    put_ip4(frame, {.length = 28, .protocol = quote.protocol}, quote.source, quote.destination);
+  } else {
+    put_ip6(frame, {.payload = 8, .next_header = quote.protocol}, quote.source, quote.destination);
+  }
+  frame.put16(quote.source_port);
+  frame.put16(quote.destination_port);
+  frame.put_zeros(4);
+}
+
+void put_transport(FrameWriter& frame, const Probe& probe, std::size_t octets) {
+  switch (probe.protocol) {
+    case IPPROTO_ICMP:
+    case IPPROTO_ICMPV6:
+      frame.put16(probe.protocol == IPPROTO_ICMP ? 0x0800 : 0x8000);  // echo request
+      frame.put16(0);
+      frame.put16(probe.source_port);
+      frame.put16(1);
+      return;
+    case IPPROTO_TCP:
+      frame.put16(probe.source_port);
+      frame.put16(probe.destination_port);
+      frame.put({{0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0}});  // SYN
+      return;
+    case IPPROTO_UDP:
+      frame.put16(probe.source_port);
+      frame.put16(probe.destination_port);
+      frame.put16(static_cast<std::uint16_t>(octets));
+      frame.put16(0);
+      return;
+    default:
+      return;
+  }
+}
+
+void put_arp(FrameWriter& frame, const Probe& probe) {
+  frame.put({{0, 1, 0x08, 0, 6, 4, 0, 1}});  // Ethernet, IPv4, request
+  frame.put(probe.source_mac.octets());
   frame.put(probe.source.octets());
+  frame.put_zeros(6);
   frame.put(probe.destination.octets());
 }
 
-void put_layer4(FrameWriter& frame, const Probe& probe, std::size_t octets) {
-  if (probe.protocol == IPPROTO_ICMP || probe.protocol == IPPROTO_ICMPV6) {
-    frame.put16(probe.protocol == IPPROTO_ICMP ? 0x0800 : 0x8000);  // echo request
-    frame.put16(0);
-    frame.put16(probe.source_port);
-    frame.put16(1);
-    return;
-  }
-  frame.put16(probe.source_port);
-  frame.put16(probe.destination_port);
-  if (probe.protocol == IPPROTO_TCP) {
-    frame.put({{0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0}});  // SYN
-  } else {
-    frame.put16(static_cast<std::uint16_t>(octets));
-    frame.put16(0);
-  }
-}
-
-// The counters of one CPU.
-class VerdictCounters {
- public:
-  static Result<VerdictCounters> open(const std::string& version_folder, unsigned cpu) {
-    PDL_TRY_ASSIGN(Fd fd, bpf::open_pinned(map_pin(version_folder, "verdicts")));
-    PDL_TRY_ASSIGN(const unsigned cpus, bpf::possible_cpus());
-    if (cpu >= cpus) return fail("processor {} of {} possible ones", cpu, cpus);
-    return VerdictCounters(std::move(fd), cpu, cpus);
-  }
-
-  Result<std::vector<std::uint64_t>> read() {
-    const std::uint32_t key = 0;
-    PDL_TRY(bpf::lookup(fd_.get(), &key, all_.data()));
-    const auto own = std::span(all_).subspan(std::size_t{cpu_} * PDL_VERDICT_COUNT, PDL_VERDICT_COUNT);
-    return std::vector<std::uint64_t>(own.begin(), own.end());
-  }
-
- private:
-  VerdictCounters(Fd fd, unsigned cpu, unsigned cpus)
-      : fd_(std::move(fd)), cpu_(cpu), all_(std::size_t{cpus} * PDL_VERDICT_COUNT) {}
-
-  Fd fd_;
-  unsigned cpu_;
-  std::vector<std::uint64_t> all_;
-};
-
-// On one processor while it lives, so that a test run counts there.
-class OneProcessor {
- public:
-  static Result<OneProcessor> stay() {
-    OneProcessor stay;
-    if (::sched_getaffinity(0, sizeof(stay.before_), &stay.before_) != 0) return fail_errno(errno, "processors");
-    const int here = ::sched_getcpu();
-    if (here < 0) return fail_errno(errno, "processor");
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(static_cast<unsigned>(here), &one);
-    if (::sched_setaffinity(0, sizeof(one), &one) != 0) return fail_errno(errno, "processor {}", here);
-    stay.cpu_ = static_cast<unsigned>(here);
-    stay.staying_ = true;
-    return stay;
-  }
-  OneProcessor(OneProcessor&& other) noexcept
-      : before_(other.before_), cpu_(other.cpu_), staying_(std::exchange(other.staying_, false)) {}
-  OneProcessor& operator=(OneProcessor&&) = delete;
-  OneProcessor(const OneProcessor&) = delete;
-  OneProcessor& operator=(const OneProcessor&) = delete;
-  ~OneProcessor() {
-    if (staying_) (void)::sched_setaffinity(0, sizeof(before_), &before_);
-  }
-  [[nodiscard]] unsigned cpu() const { return cpu_; }
-
- private:
-  OneProcessor() { CPU_ZERO(&before_); }
-  cpu_set_t before_;
-  unsigned cpu_ = 0;
-  bool staying_ = false;
-};
-
-// The only counter that went up, by one. Nothing where other packets came between.
-std::optional<unsigned> only_one(const std::vector<std::uint64_t>& before, const std::vector<std::uint64_t>& after) {
-  std::optional<unsigned> found;
-  for (unsigned i = 0; i < PDL_VERDICT_COUNT; ++i) {
-    if (after[i] == before[i]) continue;
-    if (found || after[i] != before[i] + 1) return std::nullopt;
-    found = i;
-  }
-  return found;
+void put_solicitation(FrameWriter& frame, const Probe& probe) {
+  std::array<std::uint8_t, 16> group{0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff};
+  std::ranges::copy(probe.destination.octets().last(3), group.begin() + 13);
+  put_ip6(frame, {.payload = 32, .next_header = IPPROTO_ICMPV6, .hop_limit = 255}, probe.source, IpAddress::v6(group));
+  frame.put({{135, 0, 0, 0, 0, 0, 0, 0}});
+  frame.put(probe.destination.octets());
+  frame.put({{1, 1}});  // source link-layer address
+  frame.put(probe.source_mac.octets());
 }
 
 }  // namespace
 
-std::size_t smallest_probe(Family family, std::uint8_t protocol) {
-  return (family == Family::v4 ? ip4_header : ip6_header) + (protocol == IPPROTO_TCP ? tcp_header : short_header);
+MacAddress neighbour_group_mac(const IpAddress& address) {
+  if (address.is_v4()) return MacAddress({0xff, 0xff, 0xff, 0xff, 0xff, 0xff});
+  const auto last = address.octets().last(3);
+  return MacAddress({0x33, 0x33, 0xff, last[0], last[1], last[2]});
 }
 
-std::vector<std::uint8_t> probe_frame(const Probe& probe) {
+Result<std::vector<std::uint8_t>> probe_frame(const Probe& probe) {
   FrameWriter frame;
   const bool v4 = probe.source.is_v4();
   frame.put(probe.destination_mac.octets());
   frame.put(probe.source_mac.octets());
+  if (probe.vlan != 0) {
+    frame.put16(ETH_P_8021Q);
+    frame.put16(probe.vlan);
+  }
+  if (probe.asks_for_neighbour) {
+    frame.put16(v4 ? ETH_P_ARP : ETH_P_IPV6);
+    v4 ? put_arp(frame, probe) : put_solicitation(frame, probe);
+    return std::move(frame.octets);
+  }
   frame.put16(v4 ? ETH_P_IP : ETH_P_IPV6);
-  if (v4) {
-    put_ip4(frame, probe);
-  } else {
-    put_ip6(frame, probe);
+  const std::size_t start = frame.octets.size();
+  v4 ? put_network4(frame, probe) : put_network6(frame, probe);
+  if (probe.piece != Piece::later_fragment) {
+    if (probe.quote) {
+      put_quote(frame, *probe.quote);
+    } else {
+      put_transport(frame, probe, start + probe.size - frame.octets.size());
+    }
   }
-  put_layer4(frame, probe, probe.size - (v4 ? ip4_header : ip6_header));
-  frame.octets.resize(ETH_HLEN + probe.size);
+  const std::size_t least = frame.octets.size() - start;
+  if (probe.size < least || probe.size > largest_probe)
+    return fail("size {}: from {} (the headers of this packet) to {} (what the kernel takes for a test run)",
+                probe.size, least, largest_probe);
+  frame.octets.resize(start + probe.size);
   return std::move(frame.octets);
-}
-
-Result<ProgramRun> run_program(const std::string& version_folder, const std::string& program,
-                               const std::vector<std::uint8_t>& frame, int ifindex, int ingress_ifindex) {
-  PDL_TRY_ASSIGN(const Fd fd, bpf::open_pinned(program_pin(version_folder, program)));
-  PDL_TRY_ASSIGN(const OneProcessor processor, OneProcessor::stay());
-  PDL_TRY_ASSIGN(VerdictCounters counters, VerdictCounters::open(version_folder, processor.cpu()));
-  for (unsigned attempt = 0; attempt < attempts; ++attempt) {
-    __sk_buff context{};
-    context.ifindex = static_cast<__u32>(ifindex);
-    context.ingress_ifindex = static_cast<__u32>(ingress_ifindex);
-    std::vector<std::uint8_t> out(4096);
-    LIBBPF_OPTS(bpf_test_run_opts, options);
-    options.data_in = frame.data();
-    options.data_size_in = static_cast<__u32>(frame.size());
-    options.data_out = out.data();
-    options.data_size_out = static_cast<__u32>(out.size());
-    options.ctx_in = &context;
-    options.ctx_size_in = sizeof(context);
-    options.repeat = 1;
-    PDL_TRY_ASSIGN(const auto before, counters.read());
-    if (const int done = bpf_prog_test_run_opts(fd.get(), &options); done != 0)
-      return fail_errno(-done, "test run of {} on interface {}", program, ifindex);
-    PDL_TRY_ASSIGN(const auto after, counters.read());
-    if (const auto verdict = only_one(before, after))
-      return ProgramRun{.verdict = *verdict, .action = static_cast<int>(options.retval)};
-  }
-  return fail("{}: {} test runs, and each time other packets were counted as well: the verdict cannot be told", program,
-              attempts);
 }
 
 }  // namespace poduplink::ctl

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packet that nobody sends, and what a loaded program makes of it.
+// A packet that nobody sends: what `explain` hands to the loaded programs.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "loader/base/address.h"
@@ -12,37 +12,45 @@
 
 namespace poduplink::ctl {
 
-struct Probe {
+enum class Piece { whole, first_fragment, later_fragment };
+
+// What an ICMP error quotes.
+struct Quote {
   IpAddress source;
   IpAddress destination;
+  std::uint8_t protocol = 17;
+  std::uint16_t source_port = 0;
+  std::uint16_t destination_port = 0;
+};
+
+struct Probe {
+  MacAddress source_mac;
+  MacAddress destination_mac;
+  std::uint16_t vlan = 0;  // ID of a tag; 0: untagged
+  IpAddress source;
+  IpAddress destination;
+  std::size_t size = 100;  // octets of layer 3
+  std::uint8_t hop_limit = 64;
+  bool dont_fragment = true;  // IPv4
+  Piece piece = Piece::whole;
+  bool options = false;           // IPv4: an option; IPv6: a routing header
+  unsigned extensions = 0;        // IPv6: destination options headers
   std::uint8_t protocol = 17;     // IPPROTO_*; 1 and 58 become an echo request
   std::uint16_t source_port = 0;  // of an echo request: its identifier
   std::uint16_t destination_port = 0;
-  std::size_t size = 100;     // octets of layer 3
-  bool dont_fragment = true;  // IPv4
-  std::uint8_t hop_limit = 64;
-  MacAddress source_mac;
-  MacAddress destination_mac;
+  std::optional<Quote> quote;  // time exceeded about such a packet, in place of all that follows the IP header
+  // An ARP request or a neighbour solicitation of `source` for `destination`, in place of all else.
+  bool asks_for_neighbour = false;
 };
 
 // The kernel takes no more than a page for a test run.
 inline constexpr std::size_t largest_probe = 3500;
-// Of this protocol and family: headers alone.
-std::size_t smallest_probe(Family family, std::uint8_t protocol);
 
-// The frame; checksums of layer 4 are left zero, which no program looks at.
-std::vector<std::uint8_t> probe_frame(const Probe& probe);
+// The frame; checksums of layer 4 are left zero, which no program looks at. Errors: a size that is less than the
+// headers, or too large, with both limits.
+Result<std::vector<std::uint8_t>> probe_frame(const Probe& probe);
 
-struct ProgramRun {
-  unsigned verdict = 0;  // enum pdl_verdict
-  int action = 0;        // TC_ACT_*
-};
-
-// Runs the program that is pinned under a version folder by BPF_PROG_TEST_RUN: on the node's own maps and connection
-// tracking, and without sending anything. Its verdict is read from the counters, which therefore go up (by one, or a
-// few where other packets came between), and a drop is told as an event. Needs the network namespace of the node.
-// Errors: the kernel's refusal; so much traffic that the verdict cannot be told.
-Result<ProgramRun> run_program(const std::string& version_folder, const std::string& program,
-                               const std::vector<std::uint8_t>& frame, int ifindex, int ingress_ifindex);
+// Where a question for this address is sent to at layer 2: the broadcast MAC, or that of IPv6's solicited-node group.
+MacAddress neighbour_group_mac(const IpAddress& address);
 
 }  // namespace poduplink::ctl

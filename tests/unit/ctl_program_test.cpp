@@ -72,7 +72,8 @@ TEST_CASE("Completion offers commands, options, their values, and what a command
   CHECK(offered("poduplinkctl sta") == Words{"stats", "status"});
   CHECK(offered("poduplinkctl -o ") == Words{"json", "table"});
   CHECK(offered("poduplinkctl pods --output=j") == Words{"json"});
-  CHECK(offered("poduplinkctl explain --proto ") == Words{"icmp", "tcp", "udp"});
+  CHECK(offered("poduplinkctl explain --proto ") == Words{"esp", "gre", "icmp", "igmp", "ipip", "sctp", "tcp", "udp"});
+  CHECK(offered("poduplinkctl explain --fragment ") == Words{"first", "later"});
   CHECK(offered("poduplinkctl pods --proto ").empty());
   CHECK(offered("poduplinkctl explain --s") == Words{"--size", "--sport"});
   CHECK(offered("poduplinkctl explain --pin") == Words{"--pin-dir"});
