@@ -224,7 +224,7 @@ void bench_command(Lab& lab, const std::string& command) {
   for (int turn = 0; turn < repairs; ++turn) {
     const auto begin = Clock::now();
     const Outcome shown =
-        must(lab.node().run({.argv = {PODUPLINKCTL, command, "--pin-dir", lab.pin_dir(), "--run-dir", lab.run_dir()}}));
+        must(lab.node().run({PODUPLINKCTL, command, "--pin-dir", lab.pin_dir(), "--run-dir", lab.run_dir()}));
     waited.push_back(Milliseconds(Clock::now() - begin).count());
     if (shown.out.empty()) throw std::runtime_error(shown.text());
   }
