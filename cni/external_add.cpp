@@ -65,21 +65,10 @@ std::vector<Prefix> claimed_by(const std::vector<PodAddress>& addresses) {
   return claimed;
 }
 
-// The interface behind the node's default route with the lowest metric.
-std::optional<int> primary_of(const std::vector<Route>& routes) {
-  const Route* best = nullptr;
-  for (const Route& route : routes) {
-    if (!is_main_default(route) || route.next_hops.empty()) continue;
-    const auto rank = [](const Route& one) { return std::pair(one.destination.family(), one.metric); };
-    if (best == nullptr || rank(route) < rank(*best)) best = &route;
-  }
-  return best == nullptr ? std::nullopt : std::optional(best->next_hops.front().link);
-}
-
 CniResult<> require_distinct_subnet(Netlink& host, const std::vector<PodAddress>& addresses) {
   PDL_CNI_TRY_ASSIGN(const auto routes, with_code(cni_code::uplink, dump_routes(host)));
   PDL_CNI_TRY_ASSIGN(const auto own, with_code(cni_code::uplink, dump_addresses(host)));
-  const auto primary = primary_of(routes);
+  const auto primary = primary_link(routes);
   for (const PodAddress& one : addresses) {
     for (const InterfaceAddress& address : own) {
       if (address.link != primary || !overlap(address.prefix, one.address)) continue;

@@ -37,8 +37,10 @@ bool by_link(const Route& route, int link) {
   return std::ranges::any_of(route.next_hops, [link](const NextHop& hop) { return hop.link == link; });
 }
 
-bool has_family(const std::vector<Prefix>& prefixes, Family family) {
-  return std::ranges::any_of(prefixes, [family](const Prefix& one) { return one.family() == family; });
+// Of prefixes or addresses.
+template <typename List>
+bool has_family(const List& list, Family family) {
+  return std::ranges::any_of(list, [family](const auto& one) { return one.family() == family; });
 }
 
 const char* name_of(Family family) { return family == Family::v4 ? "IPv4" : "IPv6"; }
@@ -148,9 +150,7 @@ class Planner {
       former.push_back(route);
       former.back().flags = 0;
     }
-    const bool has_address = std::ranges::any_of(
-        plan_.first_addresses, [family](const IpAddress& address) { return address.family() == family; });
-    if (former.empty() && has_address) {
+    if (former.empty() && has_family(plan_.first_addresses, family)) {
       return cni_fail(cni_code::container_link, "the container has no {} default route by {} that could be moved to {}",
                       name_of(family), first_.name, request_.if_name);
     }
@@ -171,9 +171,7 @@ class Planner {
 
   // The main table as it is now, for what is sent from the first network's addresses.
   void copy_main_table(Family family) {
-    const bool needed = std::ranges::any_of(plan_.first_addresses,
-                                            [family](const IpAddress& address) { return address.family() == family; });
-    if (!needed) return;
+    if (!has_family(plan_.first_addresses, family)) return;
     // Those without a gateway first: they say where the gateways are.
     for (const bool with_gateway : {false, true}) {
       for (const Route& route : pod_.routes) {

@@ -35,44 +35,27 @@ bool is_no_namespace(int code) {
   return std::ranges::find(codes, code) != codes.end();
 }
 
-// Steps that do not keep each other from being tried.
-class Attempt {
- public:
-  void note(const Result<>& result) {
-    if (result) return;
-    if (first_) {
-      first_ = result;
-    } else {
-      log_error("{}", result.error().message);
-    }
-  }
-  [[nodiscard]] Result<> result() const { return first_; }
-
- private:
-  Result<> first_;
-};
-
-void restore_defaults(Netlink& container, const RecordExternal& external, Attempt& attempt) {
+void restore_defaults(Netlink& container, const RecordExternal& external, FirstError& errors) {
   for (const Route& route : external.former) {
     auto restored = prepend_route(container, route);
     if (restored || restored.error().code == EEXIST) continue;
     if (is_final(restored.error().code)) {
       log_warning("the default route by {} cannot be put back: {}", external.first_name, restored.error().message);
     } else {
-      attempt.note(restored);
+      errors.note(cni_code::container_link, restored);
     }
   }
 }
 
-void remove_made(Netlink& container, const RecordExternal& external, Attempt& attempt) {
+void remove_made(Netlink& container, const RecordExternal& external, FirstError& errors) {
   for (Route route : std::views::reverse(external.made)) {
     route.protocol = RTPROT_UNSPEC;  // also one that somebody has made again by hand
     const auto removed = delete_route(container, route);
-    if (!removed && !is_gone(removed.error().code)) attempt.note(removed);
+    if (!removed && !is_gone(removed.error().code)) errors.note(cni_code::container_link, removed);
   }
   for (const Rule& rule : std::views::reverse(external.rules)) {
     const auto removed = delete_rule(container, rule);
-    if (!removed && !is_gone(removed.error().code)) attempt.note(removed);
+    if (!removed && !is_gone(removed.error().code)) errors.note(cni_code::container_link, removed);
   }
 }
 
@@ -109,18 +92,17 @@ CniResult<> make_external_routes(Netlink& container, const RecordExternal& exter
   return {};
 }
 
-Result<> restore_first_network(const Record& record) {
-  if (!record.external || record.external->netns_cookie == 0) return {};
+void restore_first_network(const Record& record, FirstError& errors) {
+  if (!record.external || record.external->netns_cookie == 0) return;
   const auto netns = open_netns(record.netns);
-  if (!netns && is_no_namespace(netns.error().code)) return {};
-  if (!netns) return Failure(netns.error());
-  PDL_TRY_ASSIGN(Netlink container, Netlink::open_in(netns->get()));
-  PDL_TRY_ASSIGN(const std::uint64_t cookie, container.namespace_cookie());
-  if (cookie != record.external->netns_cookie) return {};
-  Attempt attempt;
-  restore_defaults(container, *record.external, attempt);
-  remove_made(container, *record.external, attempt);
-  return attempt.result();
+  if (!netns && is_no_namespace(netns.error().code)) return;
+  if (!errors.note(cni_code::container_link, netns)) return;
+  auto container = Netlink::open_in(netns->get());
+  if (!errors.note(cni_code::container_link, container)) return;
+  const auto cookie = container->namespace_cookie();
+  if (!errors.note(cni_code::container_link, cookie) || *cookie != record.external->netns_cookie) return;
+  restore_defaults(*container, *record.external, errors);
+  remove_made(*container, *record.external, errors);
 }
 
 CniResult<> check_external_routes(Netlink& container, const RecordExternal& external) {

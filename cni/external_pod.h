@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cni/external_plan.h"
+#include "cni/first_error.h"
 #include "cni/spec/error.h"
 #include "loader/net/netlink.h"
 #include "maps/record.h"
@@ -18,7 +19,7 @@ CniResult<> make_external_routes(Netlink& container, const RecordExternal& exter
 
 // Puts the pod's first network back as it was, before or after the external interface has gone. Does nothing where the
 // namespace is gone or is another one by now, and may be repeated. Errors: what a repetition may mend.
-Result<> restore_first_network(const Record& record);
+void restore_first_network(const Record& record, FirstError& errors);
 
 // Routes, tables and rules against what was made. Errors: check_failed, container_link.
 CniResult<> check_external_routes(Netlink& container, const RecordExternal& external);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cni/external_pod.h"
+#include "cni/first_error.h"
 #include "loader/base/file.h"
 #include "loader/base/log.h"
 #include "loader/net/link.h"
@@ -20,31 +21,6 @@ namespace poduplink {
 namespace {
 
 constexpr MacAddress host_mac(std::array<std::uint8_t, 6>(PDL_HOST_MAC));
-
-// Collects errors of steps that do not keep each other from being tried.
-class FirstError {
- public:
-  template <typename T>
-  bool note(unsigned code, const Result<T>& result) {
-    if (result) return true;
-    keep(cni_error(code, result.error()));
-    return false;
-  }
-  void keep(CniError error) {
-    if (error_) {
-      log_error("{}", error.msg);
-    } else {
-      error_ = std::move(error);
-    }
-  }
-  [[nodiscard]] CniResult<> result() && {
-    if (error_) return CniFailure(std::move(*error_));
-    return {};
-  }
-
- private:
-  std::optional<CniError> error_;
-};
 
 // `folder`, or the nearest one above it that exists.
 std::string existing_folder(std::string folder) {
@@ -327,7 +303,7 @@ CniResult<> take_down(const Options& options, const AttachmentId& id) {
   auto netlink = Netlink::open();
   if (!errors.note(cni_code::container_link, netlink)) return std::move(errors).result();
   const auto record = close_state(options, id, errors);
-  if (record) errors.note(cni_code::container_link, restore_first_network(*record));
+  if (record) restore_first_network(*record, errors);
   const bool gone = errors.note(cni_code::container_link, delete_host_veth(*netlink, id, record));
   release_state(*netlink, options, id, record, gone, errors);
   return std::move(errors).result();

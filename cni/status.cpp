@@ -31,12 +31,6 @@ CniResult<> unavailable(CniError error) {
 
 CniFailure not_available(std::string why) { return CniFailure(CniError{cni_code::not_available, std::move(why), {}}); }
 
-std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) all += (all.empty() ? "" : "; ") + text;
-  return all;
-}
-
 // The agent's last word, whether it runs or not: the datapath works without it.
 CniResult<> check_agent(const Options& options) {
   const auto state = load_agent_state(options.run_dir);
@@ -46,7 +40,7 @@ CniResult<> check_agent(const Options& options) {
         formatted("the agent has not finished its start: there is no {}", agent_state_path(options.run_dir)));
   }
   if ((*state)->ready) return {};
-  return not_available("the agent is not ready: " + joined((*state)->reasons));
+  return not_available("the agent is not ready: " + joined((*state)->reasons, "; "));
 }
 
 // What is wrong with a home; empty: nothing. The map's word on its state is what the datapath obeys, the kernel's
@@ -74,7 +68,7 @@ CniResult<> check_uplinks(const Tables& tables, const Options& options) {
     if (fault.empty()) return {};
     faults.push_back(std::move(fault));
   }
-  return not_available("no uplink can be used: " + (faults.empty() ? "the agent manages none" : joined(faults)));
+  return not_available("no uplink can be used: " + (faults.empty() ? "the agent manages none" : joined(faults, "; ")));
 }
 
 // What an ADD needs, looked at without changing anything.

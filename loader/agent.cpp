@@ -24,6 +24,14 @@ using namespace std::chrono_literals;
 // Events come in bursts (a new interface brings a dozen); one look serves them all.
 constexpr auto settle_time = 30ms;
 
+// A pod in netfilter mode costs a descriptor, its link's; 1,024 is what services start with.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 Result<> Agent::bring_up() {
@@ -168,18 +176,6 @@ Result<> Agent::run() {
   log_info("stopped; the datapath stays in place");
   return {};
 }
-
-namespace {
-
-// A pod in netfilter mode costs a descriptor, its link's; 1,024 is what services start with.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-}  // namespace
 
 Result<> run_agent(const AgentOptions& options) {
   raise_descriptor_limit();

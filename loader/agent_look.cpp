@@ -275,13 +275,12 @@ void Agent::tell(const std::vector<std::string>& failures) {
   state.pid = ::getpid();
   state.version = build_version();
   state.uplinks = desired_.report;
-  std::string joined;
-  for (const std::string& reason : state.reasons) joined += (joined.empty() ? "" : "; ") + reason;
+  const std::string reasons = joined(state.reasons, "; ");
   if (!state_ || state_->ready != state.ready || state_->reasons != state.reasons) {
     if (state.ready) {
       log_info("ready");
     } else {
-      log_error("not ready: {}", joined);
+      log_error("not ready: {}", reasons);
     }
   }
   if (state_ != state) {
@@ -293,7 +292,7 @@ void Agent::tell(const std::vector<std::string>& failures) {
       std::ranges::count_if(desired_.uplinks, [](const DesiredUplink& one) { return one.is_home() && one.present; });
   const auto transit = std::ranges::count_if(desired_.uplinks, [](const DesiredUplink& one) { return !one.is_home(); });
   loop_.notify(state.ready, state.ready ? formatted("ready: {} uplinks, {} transit interfaces", homes, transit)
-                                        : "not ready: " + joined);
+                                        : "not ready: " + reasons);
   state_ = std::move(state);
   if (retry) loop_.wake_in(retry_time);
 

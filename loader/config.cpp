@@ -239,9 +239,7 @@ CheckedConfig check_config_text(const std::string& text) {
 Result<AgentConfig> parse_config(const std::string& text) {
   CheckedConfig checked = check_config_text(text);
   if (checked.problems.empty()) return std::move(checked.config);
-  std::string message;
-  for (const std::string& problem : checked.problems) message += (message.empty() ? "" : "; ") + problem;
-  return fail("{}", message);
+  return fail("{}", joined(checked.problems, "; "));
 }
 
 }  // namespace poduplink

@@ -215,7 +215,7 @@ void check_usable(Desired& desired, const AgentConfig& config) {
 }
 
 void mark_primary(Desired& desired, const Snapshot& snapshot) {
-  const std::optional<int> primary = primary_link(snapshot);
+  const std::optional<int> primary = primary_link(snapshot.routes);
   // Its line comes first for whoever shows them, in whatever order the kernel has the interfaces.
   const auto line = std::ranges::find(desired.report, primary.value_or(0), &UplinkReport::ifindex);
   if (primary && line != desired.report.end()) std::rotate(desired.report.begin(), line, line + 1);

@@ -8,21 +8,6 @@
 namespace poduplink {
 namespace {
 
-bool leaves_by(const Route& route, int link) {
-  return std::ranges::any_of(route.next_hops, [&](const NextHop& hop) { return hop.link == link; });
-}
-
-// Linux gives IPv6 routes without a metric 1024, IPv4 ones 0; within a family the numbers compare.
-const Route* lowest_default(const Snapshot& snapshot, Family family, std::optional<int> link = {}) {
-  const Route* best = nullptr;
-  for (const Route& route : snapshot.routes) {
-    if (!is_main_unicast(route) || !route.is_default() || route.destination.family() != family) continue;
-    if (route.next_hops.empty() || (link && !leaves_by(route, *link))) continue;
-    if (best == nullptr || route.metric < best->metric) best = &route;
-  }
-  return best;
-}
-
 // Aggregates of hardware stand for it; every other kind is made in software.
 bool is_virtual(const Link& link) { return !link.kind.empty() && link.kind != "bond" && link.kind != "team"; }
 
@@ -48,7 +33,7 @@ std::optional<IpAddress> first_of_subnet(const Snapshot& snapshot, const Prefix&
 
 // The primary's gateway, where the primary has an address in the very same subnet.
 std::optional<IpAddress> gateway_of_primary(const Snapshot& snapshot, const Prefix& subnet) {
-  const std::optional<int> primary = primary_link(snapshot);
+  const std::optional<int> primary = primary_link(snapshot.routes);
   if (!primary || subnet.family() != Family::v4) return std::nullopt;
   const std::optional<IpAddress> gateway = default_gateway(snapshot, *primary, Family::v4);
   const bool same = std::ranges::any_of(subnets4(snapshot, *primary),
@@ -58,7 +43,7 @@ std::optional<IpAddress> gateway_of_primary(const Snapshot& snapshot, const Pref
 
 std::optional<ChosenUplink> own_default_route(const Snapshot& snapshot, int link) {
   for (const Family family : {Family::v4, Family::v6}) {
-    if (lowest_default(snapshot, family, link) == nullptr) continue;
+    if (lowest_default(snapshot.routes, family, link) == nullptr) continue;
     const std::optional<IpAddress> gateway = default_gateway(snapshot, link, family);
     return ChosenUplink{link, 1, gateway ? "own default route by " + gateway->text() : "own default route"};
   }
@@ -83,15 +68,8 @@ std::optional<ChosenUplink> inferred(const Snapshot& snapshot, int link) {
 
 }  // namespace
 
-std::optional<int> primary_link(const Snapshot& snapshot) {
-  for (const Family family : {Family::v4, Family::v6}) {
-    if (const Route* route = lowest_default(snapshot, family)) return route->next_hops.front().link;
-  }
-  return std::nullopt;
-}
-
 std::optional<IpAddress> default_gateway(const Snapshot& snapshot, int link, Family family) {
-  const Route* route = lowest_default(snapshot, family, link);
+  const Route* route = lowest_default(snapshot.routes, family, link);
   if (route == nullptr) return std::nullopt;
   for (const NextHop& hop : route->next_hops) {
     if (hop.link == link && hop.gateway) return hop.gateway;
@@ -117,7 +95,7 @@ std::optional<IpAddress> inferred_gateway(const Snapshot& snapshot, const Prefix
 
 Discovery discover_uplinks(const Snapshot& snapshot) {
   Discovery discovery;
-  discovery.primary = primary_link(snapshot);
+  discovery.primary = primary_link(snapshot.routes);
   for (const Link& link : snapshot.links) {
     if (link.is_loopback() || is_pod_veth(link)) continue;
     std::string reason = why_no_candidate(snapshot, link);

@@ -29,9 +29,6 @@ struct Discovery {
   std::vector<RefusedLink> refused;  // every other link but loopback and pods' veths
 };
 
-// The default route of the main table with the lowest metric: IPv4's where there is one, else IPv6's.
-std::optional<int> primary_link(const Snapshot& snapshot);
-
 // The gateway of a link's own default route of one family, the one with the lowest metric.
 std::optional<IpAddress> default_gateway(const Snapshot& snapshot, int link, Family family);
 

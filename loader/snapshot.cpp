@@ -62,10 +62,6 @@ bool is_pod_veth_name(std::string_view name) {
 
 bool is_pod_veth(const Link& link) { return link.kind == "veth" && is_pod_veth_name(link.name); }
 
-bool is_main_unicast(const Route& route) {
-  return route.table == RT_TABLE_MAIN && route.type == RTN_UNICAST && (route.flags & RTM_F_CLONED) == 0;
-}
-
 Result<int> effective_rp_filter(const std::string& device) {
   PDL_TRY_ASSIGN(const int all, read_rp_filter("all"));
   PDL_TRY_ASSIGN(const int own, read_rp_filter(device));

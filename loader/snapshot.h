@@ -43,9 +43,6 @@ bool is_pod_veth_name(std::string_view name);
 // Host sides of pods' veths that are there: index and name.
 using PodVeths = std::map<int, std::string>;
 
-// A unicast route of the main table.
-bool is_main_unicast(const Route& route);
-
 // Dumps all of it. The namespace is the socket's; rp_filter is read from the calling thread's, which must be the same.
 Result<Snapshot> take_snapshot(Netlink& netlink);
 

@@ -52,9 +52,7 @@ void remove_filters(Netlink& netlink, const Snapshot& snapshot, const AgentMemor
 
 Result<> as_result(const Problems& problems) {
   if (problems.empty()) return {};
-  std::string text;
-  for (const std::string& problem : problems) text += (text.empty() ? "" : "; ") + problem;
-  return fail("{}", text);
+  return fail("{}", joined(problems, "; "));
 }
 
 }  // namespace

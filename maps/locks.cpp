@@ -58,10 +58,14 @@ int try_octet(int fd, std::uint64_t hash) {
 
 }  // namespace
 
+Result<> flock_within(int fd, const std::string& path, std::chrono::milliseconds patience) {
+  return take_within(patience, path, [&] { return ::flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno; });
+}
+
 Result<GlobalLock> GlobalLock::take(const std::string& run_dir, std::chrono::milliseconds patience) {
   const std::string path = global_lock_path(run_dir);
   PDL_TRY_ASSIGN(Fd fd, open_lock_file(run_dir, path));
-  PDL_TRY(take_within(patience, path, [&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno; }));
+  PDL_TRY(flock_within(fd.get(), path, patience));
   return GlobalLock(std::move(fd));
 }
 

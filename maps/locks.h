@@ -18,6 +18,10 @@
 
 namespace poduplink {
 
+// Takes an exclusive flock(2) on an open file or folder, which `path` names in errors. Errors: EAGAIN when it was not
+// free within `patience`.
+Result<> flock_within(int fd, const std::string& path, std::chrono::milliseconds patience);
+
 // flock(2) on RUN_DIR/lock. Freed by the destructor.
 class GlobalLock {
  public:

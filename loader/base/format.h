@@ -18,6 +18,19 @@ template <typename... Args>
   return poduplink::formatted_args(text, fmt::make_format_args(args...));
 }
 
+// The texts with `between` between them.
+template <typename Texts>
+[[nodiscard]] std::string joined(const Texts& texts, std::string_view between) {
+  std::string all;
+  bool first = true;
+  for (const std::string& text : texts) {
+    if (!first) all += between;
+    first = false;
+    all += text;
+  }
+  return all;
+}
+
 // The text with its control characters written out ("\\n", "\\x1b"): what came from outside must not break a line.
 std::string one_line(std::string_view text);
 

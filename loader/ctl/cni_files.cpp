@@ -2,29 +2,23 @@
 #include "loader/ctl/cni_files.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <thread>
 
 #include "loader/base/file.h"
 #include "loader/base/version.h"
+#include "maps/locks.h"
 
 namespace poduplink::ctl {
 namespace {
 
 constexpr auto lock_patience = std::chrono::minutes(1);
-constexpr auto lock_pause = std::chrono::milliseconds(20);
 
 std::string text_at(const Json& object, const char* key) {
   const auto found = object.is_object() ? object.find(key) : object.end();
   return object.is_object() && found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-bool is_plugin_of_ours(const std::string& type) {
-  return std::ranges::any_of(plugin_names, [&](const char* name) { return type == name; });
 }
 
 Result<> check_plugin(const Json& plugin, std::size_t number) {
@@ -37,6 +31,10 @@ Result<> check_plugin(const Json& plugin, std::size_t number) {
 }
 
 }  // namespace
+
+bool is_plugin_of_ours(const std::string& type) {
+  return std::ranges::any_of(plugin_names, [&](const char* name) { return type == name; });
+}
 
 std::optional<std::string> version_in(const std::string& program) {
   // Ends with the octet that ends every text of a program. The mark alone, without a version behind it, is in a program
@@ -104,13 +102,9 @@ Result<std::vector<std::string>> networks_of_ours(const std::string& conf_dir, c
 
 Result<Fd> lock_folder(const std::string& folder) {
   PDL_TRY_ASSIGN(Fd fd, open_file(folder, O_RDONLY | O_DIRECTORY));
-  const auto deadline = std::chrono::steady_clock::now() + lock_patience;
-  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return fail_errno(errno, "locking {}", folder);
-    if (std::chrono::steady_clock::now() > deadline)
-      return fail_errno(EAGAIN, "another install is at work in {}", folder);
-    std::this_thread::sleep_for(lock_pause);
-  }
+  const auto taken = flock_within(fd.get(), folder, lock_patience);
+  if (!taken && taken.error().code == EAGAIN) return fail_errno(EAGAIN, "another install is at work in {}", folder);
+  if (!taken) return Failure(taken.error());
   return fd;
 }
 

@@ -15,6 +15,9 @@ namespace poduplink::ctl {
 
 inline constexpr std::array<const char*, 2> plugin_names = {"poduplink", "poduplink-ipam"};
 
+// Whether a plugin's type is one of them.
+bool is_plugin_of_ours(const std::string& type);
+
 // The version in a program of poduplink, read and not run. Nothing where it is none.
 std::optional<std::string> version_in(const std::string& program);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loader/ctl/completion.h"
 
+#include <algorithm>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -17,10 +18,10 @@ std::string choices(std::string_view type) {
   const std::size_t open = type.find('{');
   const std::size_t close = type.find('}', open);
   if (open == std::string_view::npos || close == std::string_view::npos) return {};
-  std::string words;
-  for (const std::string& word : CLI::detail::split(std::string(type.substr(open + 1, close - open - 1)), ','))
-    words.append(words.empty() ? "" : " ").append(word, 0, word.find("->"));  // "word->value" of a transformer
-  return words;
+  std::vector<std::string> words = CLI::detail::split(std::string(type.substr(open + 1, close - open - 1)), ',');
+  for (std::string& word : words)
+    word.resize(std::min(word.size(), word.find("->")));  // "word->value" of a transformer
+  return joined(words, " ");
 }
 
 // How bash finds what an option or a command's word may be; empty where nothing is known.
@@ -38,13 +39,6 @@ std::set<std::string> spellings(const CLI::Option& option) {
   for (const std::string& name : option.get_snames()) all.insert("-" + name);
   for (const std::string& name : option.get_lnames()) all.insert("--" + name);
   return all;
-}
-
-template <typename Words>
-std::string joined(const Words& words, std::string_view between) {
-  std::string text;
-  for (const std::string& word : words) text.append(text.empty() ? std::string_view() : between).append(word);
-  return text;
 }
 
 // Cases of `case $command:$prev in`, one an option with a value that must be said.

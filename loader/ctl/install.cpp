@@ -141,8 +141,7 @@ Result<Wanted> wanted_conflist(const InstallRequest& request, const Conflist& li
 // What a runtime would make of it, which is no reason not to install it.
 Result<> add_remarks(View& view, const InstallRequest& request, const Conflist& list) {
   for (const std::string& type : list.types()) {
-    const bool ours = std::ranges::any_of(plugin_names, [&](const char* name) { return type == name; });
-    if (!ours && ::access(formatted("{}/{}", request.places.bin_dir, type).c_str(), X_OK) != 0)
+    if (!is_plugin_of_ours(type) && ::access(formatted("{}/{}", request.places.bin_dir, type).c_str(), X_OK) != 0)
       view.remarks.push_back(
           {Tone::warning, formatted("plugin '{}' of network '{}' is not in {}: pods cannot be added where the runtime "
                                     "has no other folder",
@@ -181,9 +180,7 @@ Readiness readiness(const std::string& run_dir) {
   const auto started = modified(run_dir + "/agent.lock");
   if (started && std::pair(said->tv_sec, said->tv_nsec) < std::pair(started->tv_sec, started->tv_nsec))
     return {.ready = false, .why = "it is starting"};
-  std::string why;
-  for (const std::string& reason : (*state)->reasons) why += (why.empty() ? "" : "; ") + reason;
-  return {.ready = (*state)->ready, .why = why};
+  return {.ready = (*state)->ready, .why = joined((*state)->reasons, "; ")};
 }
 
 Result<> wait_until_ready(const std::string& run_dir, std::chrono::milliseconds patience) {

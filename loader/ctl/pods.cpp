@@ -45,20 +45,19 @@ std::string recorded_uplink(const Record& record, const IpAddress& address) {
   return found == record.addresses.end() ? "-" : found->uplink_name;
 }
 
-// `work` on parts of many items, by as many threads as there are processors, up to four; what it returns, in order.
-template <typename Item, typename Work>
-auto in_parts(const std::vector<Item>& items, const Work& work) {
+// Thousands of files, in parts by as many threads as there are processors, up to four.
+std::vector<Record> read_in_parts(const std::vector<std::string>& paths) {
   const std::size_t threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 4);
-  const std::size_t size = items.size() / threads + 1;
-  std::vector<std::future<decltype(work(std::span<const Item>()))>> parts;
-  for (std::size_t at = 0; at < items.size(); at += size) {
-    const std::span<const Item> own(items.data() + at, std::min(size, items.size() - at));
-    parts.push_back(std::async(std::launch::async, work, own));
+  const std::size_t size = paths.size() / threads + 1;
+  std::vector<std::future<std::vector<Record>>> parts;
+  for (std::size_t at = 0; at < paths.size(); at += size) {
+    const std::span<const std::string> own(paths.data() + at, std::min(size, paths.size() - at));
+    parts.push_back(std::async(std::launch::async, read_records, own));
   }
-  decltype(work(std::span<const Item>())) all;
-  all.reserve(items.size());
-  for (auto& part : parts) std::ranges::move(part.get(), std::back_inserter(all));
-  return all;
+  std::vector<Record> records;
+  records.reserve(paths.size());
+  for (auto& part : parts) std::ranges::move(part.get(), std::back_inserter(records));
+  return records;
 }
 
 // Keys are as they were put in, and none twice: thousands of rows are not searched for each.
@@ -125,7 +124,7 @@ Result<View> pods_view(const Settings& settings, const std::string& word) {
   PDL_TRY_ASSIGN(auto entries, tables.pods.entries());
   PDL_TRY_ASSIGN(const auto uplinks, uplinks_by_index(tables));
   PDL_TRY_ASSIGN(const std::vector<std::string> paths, record_paths(settings.run_dir));
-  const std::vector<Record> records = in_parts(paths, read_records);
+  const std::vector<Record> records = read_in_parts(paths);
   std::unordered_map<std::uint64_t, const Record*> by_owner;
   for (const Record& record : records) by_owner.emplace(attachment_hash(record.id), &record);
   // Those of the primary uplink first, then by address.

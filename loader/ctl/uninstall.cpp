@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cerrno>
+#include <span>
 
 #include "loader/base/file.h"
 #include "loader/ctl/cni_files.h"
@@ -19,8 +21,7 @@ std::string name_of(const Record& record) {
 }
 
 std::string some_names(const std::vector<std::string>& all) {
-  std::string text;
-  for (std::size_t i = 0; i < all.size() && i < named_at_most; ++i) text += (text.empty() ? "" : ", ") + all[i];
+  const std::string text = joined(std::span(all).first(std::min(all.size(), named_at_most)), ", ");
   return all.size() > named_at_most ? text + ", …" : text;
 }
 

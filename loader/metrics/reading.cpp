@@ -10,6 +10,15 @@ namespace {
 
 constexpr const char* no_uplink = "none";
 
+// Each home is there from the start, with 0.
+std::map<std::string, std::size_t> none_by_home(const Desired& desired) {
+  std::map<std::string, std::size_t> by_name;
+  for (const DesiredUplink& uplink : desired.uplinks) {
+    if (uplink.is_home()) by_name[uplink.name()] = 0;
+  }
+  return by_name;
+}
+
 // An attachment with both families on one uplink counts once.
 Result<std::map<std::string, std::size_t>> count_attachments(const Tables& tables, const Desired& desired) {
   PDL_TRY_ASSIGN(const auto v4, tables.pods.v4().entries());
@@ -24,10 +33,7 @@ Result<std::map<std::string, std::size_t>> count_attachments(const Tables& table
 
   std::map<std::uint32_t, std::size_t> by_index;
   for (const auto& [home, owner] : homes) ++by_index[home];
-  std::map<std::string, std::size_t> by_name;
-  for (const DesiredUplink& uplink : desired.uplinks) {
-    if (uplink.is_home()) by_name[uplink.name()] = 0;
-  }
+  std::map<std::string, std::size_t> by_name = none_by_home(desired);
   for (const auto& [index, count] : by_index) {
     const DesiredUplink* uplink = desired.find(static_cast<int>(index));
     by_name[uplink != nullptr ? uplink->name() : no_uplink] += count;
@@ -36,10 +42,7 @@ Result<std::map<std::string, std::size_t>> count_attachments(const Tables& table
 }
 
 std::map<std::string, std::size_t> count_silent(const SilentGateways& silent, const Desired& desired) {
-  std::map<std::string, std::size_t> by_name;
-  for (const DesiredUplink& uplink : desired.uplinks) {
-    if (uplink.is_home()) by_name[uplink.name()] = 0;
-  }
+  std::map<std::string, std::size_t> by_name = none_by_home(desired);
   for (const auto& [link, gateway] : silent) {
     if (const DesiredUplink* uplink = desired.find(link)) ++by_name[uplink->name()];
   }

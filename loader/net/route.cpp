@@ -272,6 +272,29 @@ Result<Route> find_route(Netlink& netlink, const RouteQuestion& question) {
   return *found;
 }
 
+bool is_main_unicast(const Route& route) {
+  return route.table == RT_TABLE_MAIN && route.type == RTN_UNICAST && (route.flags & RTM_F_CLONED) == 0;
+}
+
+// Linux gives IPv6 routes without a metric 1024, IPv4 ones 0; within a family the numbers compare.
+const Route* lowest_default(const std::vector<Route>& routes, Family family, std::optional<int> link) {
+  const Route* best = nullptr;
+  for (const Route& route : routes) {
+    if (!is_main_unicast(route) || !route.is_default() || route.destination.family() != family) continue;
+    if (route.next_hops.empty()) continue;
+    if (link && std::ranges::find(route.next_hops, *link, &NextHop::link) == route.next_hops.end()) continue;
+    if (best == nullptr || route.metric < best->metric) best = &route;
+  }
+  return best;
+}
+
+std::optional<int> primary_link(const std::vector<Route>& routes) {
+  for (const Family family : {Family::v4, Family::v6}) {
+    if (const Route* route = lowest_default(routes, family)) return route->next_hops.front().link;
+  }
+  return std::nullopt;
+}
+
 Result<> add_route(Netlink& netlink, const Route& route) {
   return send_route(netlink, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route);
 }

@@ -57,6 +57,13 @@ struct Route {
   friend bool operator==(const Route&, const Route&) = default;
 };
 
+// A unicast route of the main table, and none of the cache.
+bool is_main_unicast(const Route& route);
+// The default route of a family with the lowest metric, by `link` where one is given; null where there is none.
+const Route* lowest_default(const std::vector<Route>& routes, Family family, std::optional<int> link = {});
+// The interface behind the default route with the lowest metric, IPv4 before IPv6: the primary one.
+std::optional<int> primary_link(const std::vector<Route>& routes);
+
 // Also for events. Routes of the cache are marked RTM_F_CLONED in `flags`.
 Route parse_route(const nlmsghdr* message);
 // All tables, both families, without cached ones.

@@ -100,15 +100,6 @@ void all_leave_by_home(const Lab& lab) {
   for (const auto& [name, pod] : lab.pods()) leaves_by_home(lab, pod, outside);
 }
 
-void all_arrived(Stream& stream, const Lab& lab, const Pod& pod) {
-  INFO(pod.name);
-  const std::uint64_t sent = stream.stop();
-  REQUIRE(sent > 0);
-  CHECK(eventually([&] { return value_of(stream.arrived(pod.uplink)) >= sent; }));
-  for (const unsigned number : lab.uplink_numbers())
-    CHECK(value_of(stream.arrived(number)) == (number == pod.uplink ? sent : 0));
-}
-
 }  // namespace
 
 TEST_CASE(

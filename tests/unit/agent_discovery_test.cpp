@@ -52,7 +52,7 @@ TEST_CASE("the primary is behind the default route with the lowest metric, of th
   world.route("0.0.0.0/0", {{2, "10.1.0.1"}}, 200).route("0.0.0.0/0", {{3, "10.2.0.1"}}, 100);
   world.route("0.0.0.0/0", {{2, "10.1.0.1"}}, 0);
   world.snapshot.routes.back().table = 100;
-  CHECK(primary_link(world.snapshot) == 3);
+  CHECK(primary_link(world.snapshot.routes) == 3);
   CHECK(default_gateway(world.snapshot, 2, Family::v4) == ip("10.1.0.1"));
   CHECK_FALSE(default_gateway(world.snapshot, 2, Family::v6));
 }

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "loader/net/netns.h"
+#include "tests/harness/require.h"
 
 namespace poduplink::harness {
 namespace {
@@ -99,6 +100,15 @@ Result<std::uint64_t> Stream::arrived(unsigned uplink) const {
   for (std::size_t at = text.find(label); at != std::string::npos; at = text.find(label, at + 1))
     sum += std::stoull(text.substr(at + label.size()));
   return sum;
+}
+
+void all_arrived(Stream& stream, const Lab& lab, const Pod& pod) {
+  INFO(pod.name);
+  const std::uint64_t sent = stream.stop();
+  REQUIRE(sent > 0);
+  CHECK(eventually([&] { return value_of(stream.arrived(pod.uplink)) >= sent; }));
+  for (const unsigned number : lab.uplink_numbers())
+    CHECK(value_of(stream.arrived(number)) == (number == pod.uplink ? sent : 0));
 }
 
 }  // namespace poduplink::harness

@@ -39,4 +39,7 @@ class Stream {
   std::thread thread_;
 };
 
+// Stops it. All that was sent came to the pod's own gateway, nothing to another.
+void all_arrived(Stream& stream, const Lab& lab, const Pod& pod);
+
 }  // namespace poduplink::harness

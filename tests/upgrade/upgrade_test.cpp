@@ -65,16 +65,6 @@ void leaves_by_home(const Lab& lab, const Pod& pod, const Outside& outside) {
   }
 }
 
-// All that was sent came to the pod's own gateway, nothing to another.
-void all_arrived(Stream& stream, const Lab& lab, const Pod& pod) {
-  INFO(pod.name);
-  const std::uint64_t sent = stream.stop();
-  REQUIRE(sent > 0);
-  CHECK(eventually([&] { return value_of(stream.arrived(pod.uplink)) >= sent; }));
-  for (const unsigned number : lab.uplink_numbers())
-    CHECK(value_of(stream.arrived(number)) == (number == pod.uplink ? sent : 0));
-}
-
 std::string version_in_force(const Lab& lab) { return formatted("v{}", value_of(current_abi(lab.pin_dir()))); }
 
 }  // namespace
