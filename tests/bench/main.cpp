@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Behind scripts/bench: measures sections, writes the report, makes tables and plots of a report.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <iterator>
+#include <span>
+#include <stdexcept>
+
+#include <CLI/CLI.hpp>
+
+#include "loader/base/file.h"
+#include "loader/base/format.h"
+#include "loader/base/version.h"
+#include "tests/bench/report.h"
+#include "tests/bench/sections.h"
+#include "tests/harness/isolate.h"
+
+namespace poduplink::bench {
+namespace {
+
+struct Section {
+  const char* name;
+  const char* help;
+  std::vector<Series> (*run)(const Request& request);
+};
+
+constexpr std::array sections{
+    Section{"programs", "nanoseconds of each program's ways, by test runs", bench_programs},
+    Section{"agent", "start, reconciliation and memory with 0 to 5,000 attachments", bench_agent},
+};
+
+// For --help: the names, or a line a section.
+std::vector<std::string> section_names() {
+  std::vector<std::string> names;
+  for (const Section& section : sections) names.emplace_back(section.name);
+  names.emplace_back("all");
+  return names;
+}
+
+std::string section_help() {
+  std::string text;
+  for (const Section& section : sections) text += formatted("{}: {}\n", section.name, section.help);
+  return text + "all: everything (the default)";
+}
+
+void write_whole(const std::string& path, const std::string& text) {
+  if (const auto done = write_file_atomically(path, text); !done) throw std::runtime_error(done.error().message);
+}
+
+Report measure(std::span<const Section* const> chosen, const Request& request) {
+  Report report{.machine = this_machine(), .series = {}};
+  for (const Section* section : chosen) {
+    std::vector<Series> series = section->run(request);
+    report.series.insert(report.series.end(), std::make_move_iterator(series.begin()),
+                         std::make_move_iterator(series.end()));
+  }
+  return report;
+}
+
+struct Arguments {
+  std::vector<std::string> sections;
+  std::string json;
+  Request request;
+};
+
+void add_options(CLI::App& app, Arguments& arguments) {
+  app.set_version_flag("--version", build_version());
+  app.add_option("section", arguments.sections, section_help())
+      ->check(CLI::IsMember(section_names()))
+      ->type_name("SECTION");
+  app.add_option("--json", arguments.json, "write the report to FILE")->type_name("FILE");
+  app.add_option("--rounds", arguments.request.rounds, "rounds in which each variant is measured once (default: 15)")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N");
+  app.add_flag("--quick", arguments.request.quick,
+               "fewer variants and short samples: shows that it works, not how fast");
+}
+
+std::vector<const Section*> chosen(const std::vector<std::string>& names) {
+  std::vector<const Section*> all;
+  for (const Section& section : sections) {
+    const auto is_named = [&](const std::string& name) { return name == "all" || name == section.name; };
+    if (names.empty() || std::ranges::any_of(names, is_named)) all.push_back(&section);
+  }
+  return all;
+}
+
+int run(Arguments& arguments) {
+  arguments.request.progress = [](const std::string& text) { std::fprintf(stderr, "bench: %s\n", text.c_str()); };
+  const std::vector<const Section*> which = chosen(arguments.sections);
+  // Its own namespaces and an empty /run; the report is written outside of neither.
+  harness::isolate(true);
+  const Report report = measure(which, arguments.request);
+  std::fputs(to_text(report).c_str(), stdout);
+  if (!arguments.json.empty()) write_whole(arguments.json, to_json(report));
+  return 0;
+}
+
+}  // namespace
+}  // namespace poduplink::bench
+
+int main(int argc, char** argv) {
+  CLI::App app("Measures poduplink beside the other ways to do the same, on this machine.", "poduplink-bench");
+  poduplink::bench::Arguments arguments;
+  poduplink::bench::add_options(app, arguments);
+  CLI11_PARSE(app, argc, argv);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  try {
+    return poduplink::bench::run(arguments);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench: %s\n", error.what());
+    return 1;
+  }
+}
