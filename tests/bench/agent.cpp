@@ -82,7 +82,9 @@ class Bench {
  private:
   void note(const std::string& metric, const std::string& unit, double limit, double value) {
     for (Series& one : series_) {
-      if (one.subject.metric == metric) return one.samples.push_back(value);
+      if (one.subject.metric != metric) continue;
+      one.samples.push_back(value);
+      return;
     }
     Subject subject{.section = "agent",
                     .metric = metric,
@@ -190,9 +192,7 @@ std::vector<Series> bench_agent(const Request& request) {
     Lab::remove_by_force("bench");
     if (!fault.empty()) throw std::runtime_error(fault);
   }
-  // One table a metric, with all sizes.
-  std::ranges::stable_sort(series, {}, [](const Series& one) { return one.subject.metric; });
-  return series;
+  return by_metric(series);
 }
 
 }  // namespace poduplink::bench

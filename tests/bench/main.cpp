@@ -34,6 +34,7 @@ constexpr std::array sections{
 // For --help: the names, or a line a section.
 std::vector<std::string> section_names() {
   std::vector<std::string> names;
+  names.reserve(sections.size() + 1);
   for (const Section& section : sections) names.emplace_back(section.name);
   names.emplace_back("all");
   return names;

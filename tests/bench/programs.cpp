@@ -302,8 +302,7 @@ std::vector<Series> instructions(const Datapath& datapath) {
     add("program size", info.xlated_prog_len / unsigned{sizeof(bpf_insn)});
     add("walked by the verifier", info.verified_insns);
   }
-  std::ranges::stable_sort(series, {}, [](const Series& one) { return one.subject.metric; });
-  return series;
+  return by_metric(series);
 }
 
 }  // namespace

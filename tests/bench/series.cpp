@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "loader/base/format.h"
 
@@ -47,6 +48,16 @@ std::string ratio_text(const Summary& ratio) {
   if (ratio.count < fewest_rounds) return "–";
   if (!is_meaningful(ratio)) return formatted("– ({:.2g}…{:.2g})", ratio.low, ratio.high);
   return ratio.median < 10 ? formatted("{:.2f}", ratio.median) : formatted("{:.1f}", ratio.median);
+}
+
+std::vector<Series> by_metric(const std::vector<Series>& series) {
+  std::vector<Series> sorted;
+  sorted.reserve(series.size());
+  for (const Series& first : series) {
+    const auto is_same = [&](const Series& one) { return one.subject.metric == first.subject.metric; };
+    if (std::ranges::none_of(sorted, is_same)) std::ranges::copy_if(series, std::back_inserter(sorted), is_same);
+  }
+  return sorted;
 }
 
 std::vector<Series> in_turns(const std::vector<Candidate>& candidates, unsigned rounds,

@@ -53,6 +53,9 @@ inline constexpr std::size_t fewest_rounds = 3;
 std::string ratio_text(const Summary& ratio);
 [[nodiscard]] bool is_meaningful(const Summary& ratio);
 
+// The same series, those of one metric beside each other; else the order is kept.
+std::vector<Series> by_metric(const std::vector<Series>& series);
+
 // One thing to be measured: `sample` takes one sample, or throws.
 struct Candidate {
   Subject subject;

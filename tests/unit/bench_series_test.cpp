@@ -77,6 +77,16 @@ TEST_CASE("candidates are measured in turns, each round beginning with another, 
   CHECK(all[1].samples == std::vector<double>{2, 5});
 }
 
+TEST_CASE("series of one metric come together, in the order in which they came") {
+  Series other = series("a", {3});
+  other.subject.metric = "packets in";
+  const std::vector<Series> sorted = by_metric({series("a", {1}), other, series("b", {2})});
+  REQUIRE(sorted.size() == 3);
+  CHECK(sorted[0].samples == std::vector<double>{1});
+  CHECK(sorted[1].samples == std::vector<double>{2});
+  CHECK(sorted[2].samples == std::vector<double>{3});
+}
+
 TEST_CASE("a report is the same after it was written and read") {
   const Report report{.machine = {{"kernel", "6.1"}, {"processor", "a \"quoted\" one"}},
                       .series = {series("ours", {1.5, 2}, {{"pods", "110"}}), series("theirs", {})}};
