@@ -27,6 +27,7 @@ struct Section {
 };
 
 constexpr std::array sections{
+    Section{"datapath", "pods' traffic: poduplink, the host itself, policy routing, ptp, macvlan", bench_datapath},
     Section{"programs", "nanoseconds of each program's ways, by test runs", bench_programs},
     Section{"agent", "start, reconciliation and memory with 0 to 5,000 attachments", bench_agent},
 };
