@@ -13,6 +13,8 @@
 #include "loader/base/file.h"
 #include "loader/base/format.h"
 #include "loader/base/version.h"
+#include "tests/bench/must.h"
+#include "tests/bench/publish.h"
 #include "tests/bench/report.h"
 #include "tests/bench/sections.h"
 #include "tests/harness/isolate.h"
@@ -61,9 +63,18 @@ Report measure(std::span<const Section* const> chosen, const Request& request) {
   return report;
 }
 
+// Tables into DIR/benchmarks.md, plots beside each other under DIR/benchmarks.
+void publish(const std::string& folder, const Report& report) {
+  const std::string page = folder + "/benchmarks.md";
+  write_whole(page, must(with_tables(must(read_file(page)), report)));
+  for (const Plot& plot : plots(report)) write_whole(folder + "/benchmarks/" + plot.file, plot.svg);
+}
+
 struct Arguments {
   std::vector<std::string> sections;
   std::string json;
+  std::string report;
+  std::string docs;
   Request request;
 };
 
@@ -73,6 +84,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->check(CLI::IsMember(section_names()))
       ->type_name("SECTION");
   app.add_option("--json", arguments.json, "write the report to FILE")->type_name("FILE");
+  app.add_option("--report", arguments.report, "measure nothing: read the report from FILE")->type_name("FILE");
+  app.add_option("--docs", arguments.docs, "make tables and plots of DIR/benchmarks.md anew")->type_name("DIR");
   app.add_option("--rounds", arguments.request.rounds, "rounds in which each variant is measured once (default: 15)")
       ->check(CLI::Range(1, 1000))
       ->type_name("N");
@@ -89,14 +102,22 @@ std::vector<const Section*> chosen(const std::vector<std::string>& names) {
   return all;
 }
 
+void finish(const Arguments& arguments, const Report& report) {
+  std::fputs(to_text(report).c_str(), stdout);
+  if (!arguments.json.empty()) write_whole(arguments.json, to_json(report));
+  if (!arguments.docs.empty()) publish(arguments.docs, report);
+}
+
 int run(Arguments& arguments) {
+  if (!arguments.report.empty()) {
+    finish(arguments, must(from_json(must(read_file(arguments.report)))));
+    return 0;
+  }
   arguments.request.progress = [](const std::string& text) { std::fprintf(stderr, "bench: %s\n", text.c_str()); };
   const std::vector<const Section*> which = chosen(arguments.sections);
   // Its own namespaces and an empty /run; the report is written outside of neither.
   harness::isolate(true);
-  const Report report = measure(which, arguments.request);
-  std::fputs(to_text(report).c_str(), stdout);
-  if (!arguments.json.empty()) write_whole(arguments.json, to_json(report));
+  finish(arguments, measure(which, arguments.request));
   return 0;
 }
 
