@@ -34,8 +34,11 @@ Extent extent_of(const Request& request) {
 }
 
 std::vector<Way> make_ways(const Request& request, const Extent& extent) {
-  std::vector<std::function<Way()>> makers{host_way, [&] { return poduplink_way(PDL_MODE_FAST, extent.entries); },
-                                           [] { return poduplink_way(PDL_MODE_NETFILTER, {1, 110}); }, ptp_way,
+  std::vector<std::function<Way()>> makers{host_way,
+                                           [&] { return poduplink_way(PDL_MODE_FAST, extent.entries); },
+                                           [] { return poduplink_way(PDL_MODE_NETFILTER, {1, 110}); },
+                                           redirect_way,
+                                           ptp_way,
                                            macvlan_way};
   for (const unsigned pods : extent.rules) makers.emplace_back([pods] { return policy_way(pods); });
   std::vector<Way> ways;

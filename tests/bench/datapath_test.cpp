@@ -35,6 +35,7 @@ std::set<std::string> expected_series() {
                                                               {"poduplink", {"1", "110"}},
                                                               {"poduplink netfilter", {"1", "110"}},
                                                               {"policy routing", {"1", "110"}},
+                                                              {"redirect alone", {""}},
                                                               {"ptp", {""}},
                                                               {"macvlan", {""}}};
   std::set<std::string> all;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tests/bench/must.h"
+#include "tests/bench/redirect.h"
 #include "tests/harness/process.h"
 
 namespace poduplink::bench {
@@ -179,6 +180,26 @@ Way policy_way(unsigned pods) {
   add_plain_veth(*lab, pod);
   for (const Family family : families) add_rules(*lab, pod, family, pods);
   return finished({.variant = "policy routing", .lab = std::move(lab), .pod = pod, .sizes = {pods}});
+}
+
+Way redirect_way() {
+  auto lab = make_lab("redirect");
+  const Uplink uplink = lab->uplink(2);
+  const PodEnd pod{.space = must(lab->add_namespace("pod")),
+                   .v4 = uplink.pod4(1, 1),
+                   .v6 = uplink.pod6(1, 1),
+                   .uplink = uplink.number,
+                   .mac = uplink.mac(),
+                   .routers = 0,
+                   .meets_netfilter = false};
+  add_plain_veth(*lab, pod);
+  redirect_all(lab->node(), {.veth = "pod0",
+                             .uplink = uplink.name(),
+                             .gateway4 = uplink.gateway4(),
+                             .gateway6 = uplink.gateway6(),
+                             .pod4 = pod.v4,
+                             .pod6 = pod.v6});
+  return finished({.variant = "redirect alone", .lab = std::move(lab), .pod = pod});
 }
 
 Way ptp_way() {

@@ -62,6 +62,8 @@ Way host_way();
 // poduplink, fast or netfilter mode, the pod's home being the second uplink; entries of so many pods in the maps. The
 // agent has been stopped: it has no part in a packet's path, and takes away entries that have no record.
 Way poduplink_way(pdl_mode mode, const Sizes& sizes);
+// A program that redirects without a question, in the place of poduplink's: the limit of steering on a pod's veth.
+Way redirect_way();
 // As the AWS VPC CNI does it: two rules a pod, and a table with the second uplink's default route.
 Way policy_way(unsigned pods);
 // Debian's ptp plugin with host-local. Its pods leave by the node's default route.

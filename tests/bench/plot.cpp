@@ -84,7 +84,9 @@ double decade_above(double value) { return std::pow(10, std::ceil(std::log10(val
 
 std::string grid(const Axis& y, double plot_right) {
   std::string body;
-  for (double decade = y.least; decade <= y.most * 1.001; decade *= 10) {
+  const auto decades = static_cast<int>(std::lround(std::log10(y.most / y.least)));
+  for (int number = 0; number <= decades; ++number) {
+    const double decade = y.least * std::pow(10, number);
     body += stroke(left, y.at(decade), plot_right, y.at(decade), "#d1d5db", 1);
     body += text_at(left - 8, y.at(decade) + 4, "end", short_number(decade));
     for (const double part : {2.0, 5.0}) {

@@ -164,6 +164,7 @@ struct Way {
   Program program;
   pdl_verdict verdict;
   Make make;
+  unsigned device = 0;  // 0: the program's usual one
 };
 
 constexpr Program egress = Program::pod_egress;
@@ -188,6 +189,8 @@ constexpr std::array ways{
     Way{"for no pod", ingress, PDL_VERDICT_in_no_pod, of_nobody<ingress>},
     Way{"IPv4 UDP of a pod, to its home", late, PDL_VERDICT_late_redirected, plain<late, Udp, Family::v4>},
     Way{"IPv6 UDP of a pod, to its home", late, PDL_VERDICT_late_redirected, plain<late, Udp, Family::v6>},
+    Way{"IPv4 UDP of a pod, on its home", late, PDL_VERDICT_late_passed, plain<late, Udp, Family::v4>, kUplink1},
+    Way{"IPv6 UDP of a pod, on its home", late, PDL_VERDICT_late_passed, plain<late, Udp, Family::v6>, kUplink1},
     Way{"of no pod", late, PDL_VERDICT_late_passed, of_nobody<late>},
 };
 
@@ -249,7 +252,8 @@ double sample(const Datapath& datapath, const Way& way, const std::vector<Octets
     return counters.at(way.verdict);
   };
   const __u64 before = counted();
-  const double ns = mean_ns(datapath.program_fd(way.program), device_of(way.program), frames);
+  const double ns =
+      mean_ns(datapath.program_fd(way.program), way.device != 0 ? way.device : device_of(way.program), frames);
   if (counted() - before != __u64{repetitions} * frames.size())
     throw std::runtime_error(
         formatted("{}, {}: not every packet ended as it has to", program_name(way.program), way.name));

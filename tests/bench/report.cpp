@@ -80,13 +80,22 @@ std::string number_text(double value) {
   return value >= 10 ? formatted("{:.1f}", value) : formatted("{:.2f}", value);
 }
 
+// The peer by its variant, and by those parameters that the series has not.
+std::string peer_label(const Subject& peer, const Subject& subject) {
+  Subject rest{.variant = peer.variant};
+  for (const auto& parameter : peer.parameters) {
+    if (!subject.parameters.contains(parameter.first)) rest.parameters.insert(parameter);
+  }
+  return label(rest);
+}
+
 // "1.43 policy routing, – (0.7…2.1) ptp": this series by each other variant of the same parameters.
 std::string ratios_text(const Series& series, const std::vector<Series>& all) {
   std::vector<std::string> texts;
   for (const Series& peer : all) {
     if (is_one_table(series.subject, peer.subject) && series.subject.variant != peer.subject.variant &&
         are_comparable(series.subject, peer.subject)) {
-      texts.push_back(formatted("{} {}", ratio_text(ratio(series, peer)), label(peer.subject)));
+      texts.push_back(formatted("{} {}", ratio_text(ratio(series, peer)), peer_label(peer.subject, series.subject)));
     }
   }
   return joined(texts, ", ");
