@@ -40,6 +40,48 @@ std::optional<unsigned> parse_number(std::string_view text, int base, unsigned m
   return value;
 }
 
+char* write_number(unsigned value, int base, char* to) { return std::to_chars(to, to + 5, value, base).ptr; }
+
+char* write_v4(const std::uint8_t* octets, char* to) {
+  for (unsigned i = 0; i < 4; ++i) {
+    if (i > 0) *to++ = '.';
+    to = write_number(octets[i], 10, to);
+  }
+  return to;
+}
+
+// RFC 5952, and as inet_ntop has it: the last four octets dotted behind ::ffff: and, of an address that has nothing
+// else, behind ::.
+char* write_v6(const std::array<std::uint8_t, 16>& octets, char* to) {
+  constexpr std::size_t groups = 8;
+  const auto group = [&](std::size_t i) { return static_cast<unsigned>(octets[2 * i] << 8U | octets[2 * i + 1]); };
+  // The longest run of zeros, the first of several: left out where it is longer than one.
+  std::size_t start = groups;
+  std::size_t length = 1;
+  for (std::size_t i = 0; i < groups; ++i) {
+    std::size_t run = 0;
+    while (i + run < groups && group(i + run) == 0) ++run;
+    if (run > length) {
+      start = i;
+      length = run;
+    }
+    i += run;
+  }
+  const bool dotted = start == 0 && (length == 6 || (length == 5 && group(5) == 0xffff));
+  for (std::size_t i = 0; i < groups; ++i) {
+    if (i == start) {
+      *to++ = ':';
+      i += length - 1;
+      if (i + 1 == groups) *to++ = ':';
+      continue;
+    }
+    if (i > 0) *to++ = ':';
+    if (dotted && i == 6) return write_v4(&octets[12], to);
+    to = write_number(group(i), 16, to);
+  }
+  return to;
+}
+
 }  // namespace
 
 IpAddress IpAddress::v4(std::span<const std::uint8_t, 4> octets) {
@@ -76,10 +118,11 @@ Result<IpAddress> IpAddress::parse(std::string_view text) {
 
 int IpAddress::address_family() const { return is_v4() ? AF_INET : AF_INET6; }
 
+// Without inet_ntop, which prints each number by a format: lists have thousands of addresses.
 std::string IpAddress::text() const {
   std::array<char, max_text> buffer{};
-  ::inet_ntop(address_family(), octets_.data(), buffer.data(), buffer.size());
-  return buffer.data();
+  char* const end = is_v4() ? write_v4(octets_.data(), buffer.begin()) : write_v6(octets_, buffer.begin());
+  return {buffer.data(), end};
 }
 
 bool IpAddress::is_unspecified() const {

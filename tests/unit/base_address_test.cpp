@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <arpa/inet.h>
+
+#include <array>
+#include <span>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
@@ -12,6 +17,26 @@ TEST_CASE("addresses are read and written in their canonical text") {
   CHECK(IpAddress::parse("::")->is_unspecified());
   CHECK(IpAddress::parse("::1")->is_loopback());
   CHECK(IpAddress::parse("::ffff:10.0.0.1")->is_v4_mapped());
+}
+
+TEST_CASE("addresses have the text that the C library gives them") {
+  constexpr std::array<std::uint16_t, 4> groups{0, 1, 0x0a02, 0xffff};
+  for (unsigned pattern = 0; pattern < 1U << 16U; ++pattern) {
+    std::array<std::uint8_t, 16> octets{};
+    for (std::size_t i = 0; i < 8; ++i) {
+      const std::uint16_t group = groups.at(pattern >> (2 * i) & 3U);
+      octets.at(2 * i) = static_cast<std::uint8_t>(group >> 8U);
+      octets.at(2 * i + 1) = static_cast<std::uint8_t>(group & 0xffU);
+    }
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    REQUIRE(IpAddress::v6(octets).text() == ::inet_ntop(AF_INET6, octets.data(), text.data(), text.size()));
+    const auto v4 = std::span(octets).first<4>();
+    REQUIRE(IpAddress::v4(v4).text() == ::inet_ntop(AF_INET, v4.data(), text.data(), text.size()));
+  }
+  const std::array<std::uint8_t, 16> longest{0xff, 0xfe, 0xfd, 0xfc, 0xfb, 0xfa, 0xf9, 0xf8,
+                                             0xf7, 0xf6, 0xf5, 0xf4, 0xf3, 0xf2, 0xf1, 0xf0};
+  CHECK(IpAddress::v6(longest).text() == "fffe:fdfc:fbfa:f9f8:f7f6:f5f4:f3f2:f1f0");
+  CHECK(IpAddress::v4(std::span(longest).first<4>()).text() == "255.254.253.252");
 }
 
 TEST_CASE("what is no address is refused with its text") {
