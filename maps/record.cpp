@@ -12,7 +12,7 @@
 
 #include "loader/base/file.h"
 #include "loader/base/log.h"
-#include "maps/json_fields.h"
+#include "maps/json_text.h"
 #include "maps/paths.h"
 
 namespace poduplink {
@@ -39,7 +39,8 @@ const char* name_of(const Names& names, Value value) {
 }
 
 template <typename Names>
-auto value_of(const Names& names, const std::string& text, const char* key) -> Result<decltype(names[0].first)> {
+auto value_at(const Names& names, const JsonValue& json, const char* key) -> Result<decltype(names[0].first)> {
+  PDL_TRY_ASSIGN(const std::string_view text, json.text_at(key));
   for (const auto& [value, name] : names) {
     if (text == name) return value;
   }
@@ -60,45 +61,53 @@ Json address_json(const RecordAddress& address) {
   return json;
 }
 
-Result<RecordAddress> parse_address_json(const Json& json) {
+Result<RecordAddress> read_address(const JsonValue& json) {
   RecordAddress address;
-  PDL_TRY_ASSIGN(address.address, Prefix::parse(json.at("address").get<std::string>()));
-  address.on_link = json.at("onLink").get<bool>();
-  address.announced = json.at("announced").get<bool>();
+  PDL_TRY_ASSIGN(address.address, json.parsed_at("address", Prefix::parse));
+  PDL_TRY_ASSIGN(address.on_link, json.bool_at("onLink"));
+  PDL_TRY_ASSIGN(address.announced, json.bool_at("announced"));
   if (json.contains("gateway")) {
-    PDL_TRY_ASSIGN(address.gateway, IpAddress::parse(json["gateway"].get<std::string>()));
+    PDL_TRY_ASSIGN(address.gateway, json.parsed_at("gateway", IpAddress::parse));
   }
   if (json.contains("uplink")) {
-    address.uplink_name = json["uplink"].get<std::string>();
+    PDL_TRY_ASSIGN(address.uplink_name, json.text_at("uplink"));
     if (address.uplink_name.empty()) return fail("uplink: nothing");
-    PDL_TRY_ASSIGN(address.uplink_mac, MacAddress::parse(json.at("uplinkMac").get<std::string>()));
-    PDL_TRY_ASSIGN(address.uplink_index, index_at(json, "uplinkIndex"));
+    PDL_TRY_ASSIGN(address.uplink_mac, json.parsed_at("uplinkMac", MacAddress::parse));
+    PDL_TRY_ASSIGN(address.uplink_index, json.index_at("uplinkIndex"));
   }
   return address;
 }
 
-// May throw what nlohmann/json throws for absent keys and wrong types; parse_record_text catches it.
-Result<Record> parse_record_json(const Json& json) {
-  PDL_TRY_ASSIGN(const int format, index_at(json, "format"));
+Result<AttachmentId> read_id(const JsonValue& json) {
+  AttachmentId id;
+  PDL_TRY_ASSIGN(id.network, json.text_at("network"));
+  PDL_TRY_ASSIGN(id.container_id, json.text_at("containerId"));
+  PDL_TRY_ASSIGN(id.if_name, json.text_at("ifName"));
+  return id;
+}
+
+Result<Record> read_record_fields(const JsonValue& json) {
+  PDL_TRY_ASSIGN(const int format, json.index_at("format"));
   if (format != record_format) return fail("format: {} is unknown", format);
   Record record;
-  record.id = {json.at("network").get<std::string>(), json.at("containerId").get<std::string>(),
-               json.at("ifName").get<std::string>()};
-  PDL_TRY_ASSIGN(record.state, value_of(state_names, json.at("state").get<std::string>(), "state"));
-  PDL_TRY_ASSIGN(record.mode, value_of(mode_names, json.at("mode").get<std::string>(), "mode"));
-  record.netns = json.at("netns").get<std::string>();
-  record.host_veth = json.at("hostVeth").get<std::string>();
-  PDL_TRY_ASSIGN(record.host_veth_index, index_at(json, "hostVethIndex"));
-  PDL_TRY_ASSIGN(record.pod_mac, MacAddress::parse(json.at("podMac").get<std::string>()));
-  PDL_TRY_ASSIGN(const std::int64_t mtu, integer_at(json, "mtu", std::numeric_limits<unsigned>::max()));
+  PDL_TRY_ASSIGN(record.id, read_id(json));
+  PDL_TRY_ASSIGN(record.state, value_at(state_names, json, "state"));
+  PDL_TRY_ASSIGN(record.mode, value_at(mode_names, json, "mode"));
+  PDL_TRY_ASSIGN(record.netns, json.text_at("netns"));
+  PDL_TRY_ASSIGN(record.host_veth, json.text_at("hostVeth"));
+  PDL_TRY_ASSIGN(record.host_veth_index, json.index_at("hostVethIndex"));
+  PDL_TRY_ASSIGN(record.pod_mac, json.parsed_at("podMac", MacAddress::parse));
+  PDL_TRY_ASSIGN(const std::uint64_t mtu, json.number_at("mtu", std::numeric_limits<unsigned>::max()));
   record.mtu = static_cast<unsigned>(mtu);
-  for (const Json& address : json.at("addresses")) {
-    PDL_TRY_ASSIGN(RecordAddress parsed, parse_address_json(address));
-    record.addresses.push_back(std::move(parsed));
+  PDL_TRY_ASSIGN(const auto addresses, json.items_at("addresses"));
+  for (const JsonValue& address : addresses) {
+    PDL_TRY_ASSIGN(RecordAddress read, read_address(address));
+    record.addresses.push_back(std::move(read));
   }
-  record.labels = json.at("labels").get<std::map<std::string, std::string>>();
+  PDL_TRY_ASSIGN(record.labels, json.texts_at("labels"));
   if (json.contains("external")) {
-    PDL_TRY_ASSIGN(record.external, parse_external_json(json["external"]));
+    PDL_TRY_ASSIGN(const JsonValue external, json.at("external"));
+    PDL_TRY_ASSIGN(record.external, read_external(external));
   }
   return record;
 }
@@ -142,12 +151,11 @@ std::string write_record_text(const Record& record) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-Result<Record> parse_record_text(const std::string& text) {
-  try {
-    return parse_record_json(Json::parse(text));
-  } catch (const Json::exception& error) {
-    return fail("no record: {}", error.what());
-  }
+Result<Record> parse_record_text(std::string_view text) {
+  const auto json = JsonText::parse(text);
+  auto record = json ? read_record_fields(json->root()) : Result<Record>(Failure(json.error()));
+  if (!record) return fail("no record: {}", one_line(record.error().message));  // it may quote any text of the file
+  return record;
 }
 
 Result<std::optional<Record>> load_record(const std::string& run_dir, const AttachmentId& id) {

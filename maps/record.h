@@ -54,7 +54,7 @@ std::string record_path(const std::string& run_dir, std::uint64_t hash);
 
 std::string write_record_text(const Record& record);
 // Errors: text that is no record, with what is wrong.
-Result<Record> parse_record_text(const std::string& text);
+Result<Record> parse_record_text(std::string_view text);
 
 // Callers hold GlobalLock for these.
 // Nothing where there is no record, or one that is empty or cut short (a crash before its fsync).

@@ -6,15 +6,15 @@
 
 #include <nlohmann/json.hpp>
 
-#include "maps/json_fields.h"
+#include "maps/json_text.h"
 
 namespace poduplink {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t max_octet = std::numeric_limits<std::uint8_t>::max();
-constexpr std::int64_t max_number = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint64_t max_octet = std::numeric_limits<std::uint8_t>::max();
+constexpr std::uint64_t max_number = std::numeric_limits<std::uint32_t>::max();
 
 // A route has one next hop at most here.
 Json route_json(const Route& route) {
@@ -40,26 +40,26 @@ Json route_json(const Route& route) {
 }
 
 template <typename Number>
-Result<> read_number(const Json& json, const char* key, std::int64_t max, Number& into) {
-  PDL_TRY_ASSIGN(const std::int64_t value, integer_at(json, key, max));
+Result<> read_number(const JsonValue& json, const char* key, std::uint64_t max, Number& into) {
+  PDL_TRY_ASSIGN(const std::uint64_t value, json.number_at(key, max));
   into = static_cast<Number>(value);
   return {};
 }
 
-Result<> read_next_hop(const Json& json, Route& route) {
+Result<> read_next_hop(const JsonValue& json, Route& route) {
   if (!json.contains("link")) return json.contains("via") ? Result<>(fail("via: there is no link")) : Result<>();
   NextHop hop;
-  PDL_TRY_ASSIGN(hop.link, index_at(json, "link"));
+  PDL_TRY_ASSIGN(hop.link, json.index_at("link"));
   if (json.contains("via")) {
-    PDL_TRY_ASSIGN(hop.gateway, IpAddress::parse(json["via"].get<std::string>()));
+    PDL_TRY_ASSIGN(hop.gateway, json.parsed_at("via", IpAddress::parse));
   }
   route.next_hops.push_back(hop);
   return {};
 }
 
-Result<Route> parse_route_json(const Json& json) {
+Result<Route> read_route(const JsonValue& json) {
   Route route;
-  PDL_TRY_ASSIGN(route.destination, Prefix::parse(json.at("to").get<std::string>()));
+  PDL_TRY_ASSIGN(route.destination, json.parsed_at("to", Prefix::parse));
   if (route.destination.has_host_bits()) return fail("to: {} has host bits", route.destination.text());
   PDL_TRY(read_number(json, "table", max_number, route.table));
   PDL_TRY(read_number(json, "metric", max_number, route.metric));
@@ -70,12 +70,13 @@ Result<Route> parse_route_json(const Json& json) {
   PDL_TRY(read_number(json, "mtu", max_number, route.mtu));
   PDL_TRY(read_number(json, "advmss", max_number, route.advmss));
   PDL_TRY(read_number(json, "preference", max_octet, route.preference));
-  route.on_link = json.at("onLink").get<bool>();
+  PDL_TRY_ASSIGN(route.on_link, json.bool_at("onLink"));
   PDL_TRY(read_next_hop(json, route));
   if (json.contains("source")) {
-    PDL_TRY_ASSIGN(route.source, IpAddress::parse(json["source"].get<std::string>()));
+    PDL_TRY_ASSIGN(route.source, json.parsed_at("source", IpAddress::parse));
   }
-  for (const Json& entry : json.at("metrics")) {
+  PDL_TRY_ASSIGN(const auto metrics, json.items_at("metrics"));
+  for (const JsonValue& entry : metrics) {
     auto& [metric, value] = route.metrics.emplace_back();
     PDL_TRY(read_number(entry, "metric", std::numeric_limits<std::uint16_t>::max(), metric));
     PDL_TRY(read_number(entry, "value", max_number, value));
@@ -89,18 +90,19 @@ Json routes_json(const std::vector<Route>& routes) {
   return list;
 }
 
-Result<std::vector<Route>> parse_routes_json(const Json& list) {
+Result<std::vector<Route>> read_routes(const JsonValue& json, const char* key) {
+  PDL_TRY_ASSIGN(const auto entries, json.items_at(key));
   std::vector<Route> routes;
-  for (const Json& entry : list) {
-    PDL_TRY_ASSIGN(Route route, parse_route_json(entry));
+  for (const JsonValue& entry : entries) {
+    PDL_TRY_ASSIGN(Route route, read_route(entry));
     routes.push_back(std::move(route));
   }
   return routes;
 }
 
-Result<Rule> parse_rule_json(const Json& json) {
+Result<Rule> read_rule(const JsonValue& json) {
   Rule rule;
-  PDL_TRY_ASSIGN(rule.from, Prefix::parse(json.at("from").get<std::string>()));
+  PDL_TRY_ASSIGN(rule.from, json.parsed_at("from", Prefix::parse));
   PDL_TRY(read_number(json, "table", max_number, rule.table));
   PDL_TRY(read_number(json, "preference", max_number, rule.preference));
   return rule;
@@ -124,23 +126,28 @@ Json external_json(const RecordExternal& external) {
   return json;
 }
 
-Result<RecordExternal> parse_external_json(const Json& json) {
+Result<RecordExternal> read_external(const JsonValue& json) {
   RecordExternal external;
-  external.if_name = json.at("ifName").get<std::string>();
+  PDL_TRY_ASSIGN(external.if_name, json.text_at("ifName"));
   PDL_TRY(read_number(json, "netnsCookie", std::numeric_limits<std::int64_t>::max(), external.netns_cookie));
-  external.first_name = json.at("firstInterface").get<std::string>();
-  PDL_TRY_ASSIGN(external.first_index, index_at(json, "firstIndex"));
-  for (const Json& text : json.at("firstAddresses")) {
-    PDL_TRY_ASSIGN(const IpAddress address, IpAddress::parse(text.get<std::string>()));
+  PDL_TRY_ASSIGN(external.first_name, json.text_at("firstInterface"));
+  PDL_TRY_ASSIGN(external.first_index, json.index_at("firstIndex"));
+  PDL_TRY_ASSIGN(const auto addresses, json.items_at("firstAddresses"));
+  for (const JsonValue& item : addresses) {
+    PDL_TRY_ASSIGN(const std::string_view text, item.text("firstAddresses"));
+    PDL_TRY_ASSIGN(const IpAddress address, IpAddress::parse(text));
     external.first_addresses.push_back(address);
   }
-  PDL_TRY_ASSIGN(external.former, parse_routes_json(json.at("formerDefaultRoutes")));
-  PDL_TRY_ASSIGN(external.made, parse_routes_json(json.at("routes")));
-  for (const Json& entry : json.at("rules")) {
-    PDL_TRY_ASSIGN(const Rule rule, parse_rule_json(entry));
+  PDL_TRY_ASSIGN(external.former, read_routes(json, "formerDefaultRoutes"));
+  PDL_TRY_ASSIGN(external.made, read_routes(json, "routes"));
+  PDL_TRY_ASSIGN(const auto rules, json.items_at("rules"));
+  for (const JsonValue& entry : rules) {
+    PDL_TRY_ASSIGN(const Rule rule, read_rule(entry));
     external.rules.push_back(rule);
   }
-  if (json.contains("failedOpen")) external.failed_open = json["failedOpen"].get<std::string>();
+  if (json.contains("failedOpen")) {
+    PDL_TRY_ASSIGN(external.failed_open, json.text_at("failedOpen"));
+  }
   return external;
 }
 

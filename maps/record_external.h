@@ -13,6 +13,7 @@
 #include "loader/base/result.h"
 #include "loader/net/route.h"
 #include "loader/net/rule.h"
+#include "maps/json_text.h"
 
 namespace poduplink {
 
@@ -31,7 +32,7 @@ struct RecordExternal {
 };
 
 nlohmann::json external_json(const RecordExternal& external);
-// Throws what nlohmann/json throws for absent keys and wrong types. Errors: impossible values.
-Result<RecordExternal> parse_external_json(const nlohmann::json& json);
+// Errors: fields that are absent, of another type or impossible, by the key.
+Result<RecordExternal> read_external(const JsonValue& json);
 
 }  // namespace poduplink
