@@ -60,11 +60,6 @@ std::string uplink_name(const std::map<std::uint32_t, pdl_uplink>& uplinks, std:
   return index == 0 ? "-" : std::to_string(index);
 }
 
-bool is_primary(const std::map<std::uint32_t, pdl_uplink>& uplinks, std::uint32_t index) {
-  const auto found = uplinks.find(index);
-  return found != uplinks.end() && (found->second.flags & PDL_UPLINK_PRIMARY) != 0;
-}
-
 const char* mode_name(pdl_mode mode) { return mode == PDL_MODE_NETFILTER ? "netfilter" : "fast"; }
 const char* state_name(pdl_state state) { return state == PDL_STATE_UP ? "up" : "down"; }
 

@@ -33,8 +33,6 @@ Result<std::map<std::uint32_t, pdl_uplink>> uplinks_by_index(const Tables& table
 // "eth1", or the index where no uplink has it; "-" for 0.
 std::string uplink_name(const std::map<std::uint32_t, pdl_uplink>& uplinks, std::uint32_t index);
 
-bool is_primary(const std::map<std::uint32_t, pdl_uplink>& uplinks, std::uint32_t index);
-
 const char* mode_name(pdl_mode mode);
 const char* state_name(pdl_state state);
 

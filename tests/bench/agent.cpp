@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <iterator>
+#include <ranges>
 #include <stdexcept>
 
 #include "loader/base/file.h"
@@ -72,7 +73,7 @@ class Bench {
       start();
       repair();
       scrape();
-      for (const char* command : {"pods", "status"}) ask(command);
+      for (const char* command : {"pods", "pods --output=json", "status"}) ask(command);
     }
     request_.progress(formatted("agent with {} attachments: idling", attachments_));
     idle();
@@ -132,11 +133,12 @@ class Bench {
     if (reply.status != 200) throw std::runtime_error(reply.head + reply.body);
   }
 
-  // As an operator waits for it, process start and table included.
+  // As an operator or a program waits for it, process start and output included.
   void ask(const std::string& command) {
+    std::vector<std::string> words{PODUPLINKCTL, "--pin-dir", lab_.pin_dir(), "--run-dir", lab_.run_dir()};
+    for (const auto word : std::views::split(command, ' ')) words.emplace_back(word.begin(), word.end());
     const auto begin = Clock::now();
-    const Outcome shown =
-        must(lab_.node().run({PODUPLINKCTL, command, "--pin-dir", lab_.pin_dir(), "--run-dir", lab_.run_dir()}));
+    const Outcome shown = must(lab_.node().run(words));
     note("poduplinkctl " + command, "ms", command_limit_ms, milliseconds_since(begin));
     if (shown.out.empty()) throw std::runtime_error(shown.text());
   }

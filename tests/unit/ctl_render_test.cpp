@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views as text, and rates between two samples.
+#include <memory>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -19,6 +21,28 @@ View table_view() {
                                        {.title = "STATE", .key = "state", .tone = tone_of_state}},
                            .rows = {{{"name", "a"}, {"number", 7}, {"state", "up"}},
                                     {{"name", "longer"}, {"number", 12345}, {"state", "down"}}}});
+  return view;
+}
+
+// Of rows that are kept after all.
+class KeptList : public List {
+ public:
+  explicit KeptList(std::vector<Fields> rows) : rows_(std::move(rows)) {}
+  [[nodiscard]] std::size_t size() const override { return rows_.size(); }
+  void row(std::size_t number, Fields& fields) const override { fields = rows_[number]; }
+  [[nodiscard]] std::string cell(std::size_t number, std::size_t column) const override {
+    return cell_text(rows_[number][column].second);
+  }
+
+ private:
+  std::vector<Fields> rows_;
+};
+
+View list_view(std::vector<Fields> rows) {
+  View view;
+  view.list = std::make_shared<KeptList>(std::move(rows));
+  view.sections.push_back(
+      {.columns = {{.title = "NAME"}, {.title = "N", .right = true}}, .of_list = true, .none = "no rows"});
   return view;
 }
 
@@ -86,4 +110,30 @@ TEST_CASE("rates are per second since the sample before; without one totals; cou
   CHECK(rates.of(&pdl_verdicts::redirected) == 100);
   rates.next(sample(14, 10));
   CHECK(rates.of(3, &pdl_uplink_stats::out_packets) == 5);
+}
+
+TEST_CASE("a list is the document that all its rows are, and the same table") {
+  const std::vector<Fields> rows{
+      {{"name", "a"}, {"number", 7U}, {"none", nullptr}, {"list", Json::array()}, {"yes", true}, {"no", false}},
+      {{"name", "quote \" back \\ line \n escape \x1b delete \x7f"}, {"number", -1}, {"half", 0.5}},
+      {{"name", "\xff and \xc3\xa9"}, {"number", std::uint64_t{1} << 63U}, {"list", {"x\ny", Json::array({1, 2})}}},
+      {{"name", ""}, {"number", "text"}, {"object", {{"key", {{"inner", 1}}}, {"empty", Json::object()}}}}};
+  View all;
+  View table;
+  all.document = Json::array();
+  table.sections.push_back(
+      {.columns = {{.title = "NAME", .key = "name"}, {.title = "N", .key = "number", .right = true}}});
+  for (const Fields& fields : rows) {
+    Json row = Json::object();
+    for (const auto& [key, value] : fields) row[key] = value;
+    all.document.push_back(row);
+    table.sections.front().rows.push_back(row);
+  }
+  for (const bool yes : {true, false}) {
+    CHECK(as_json(list_view(rows), yes) == as_json(all, yes));
+    CHECK(as_table(list_view(rows), yes) == as_table(table, yes));
+  }
+  all.document = Json::array();
+  for (const bool compact : {true, false}) CHECK(as_json(list_view({}), compact) == as_json(all, compact));
+  CHECK(as_table(list_view({}), false) == "no rows\n");
 }
