@@ -6,6 +6,7 @@
 #include "loader/base/file.h"
 #include "tests/e2e/ctl.h"
 #include "tests/e2e/external_node.h"
+#include "tests/e2e/scraper.h"
 #include "tests/e2e/steps.h"
 
 using namespace poduplink;
@@ -130,7 +131,9 @@ TEST_CASE("failOpen: the pod starts with its first network, and the operator is 
     const std::string status = ctl(*node, {"status"}).out;
     return status.find("external network") != std::string::npos && status.find("eth9") != std::string::npos;
   };
+  const auto counted = [&] { return scrape(*node).at("poduplink_failed_open_attachments"); };
   CHECK(eventually(told, std::chrono::seconds(10)));
+  CHECK(counted() == 1);
   SECTION("a wrong key is an error all the same") {
     ChainedPod wrong(node, "wrong", {.patch = R"({"external":{"failOpen":true,"clusterCIDRs":["10.244.0.0"]}})"});
     wrong.add_first();
@@ -140,6 +143,7 @@ TEST_CASE("failOpen: the pod starts with its first network, and the operator is 
   }
   pod.del();
   CHECK(eventually([&] { return !told(); }, std::chrono::seconds(10)));
+  CHECK(counted() == 0);
   REQUIRE_CLOSED(*node);
 }
 
