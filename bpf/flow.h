@@ -4,6 +4,7 @@
 #ifndef PODUPLINK_BPF_FLOW_H
 #define PODUPLINK_BPF_FLOW_H
 
+#include "fastflow.h"
 #include "icmp.h"
 #include "lookup.h"
 
@@ -68,44 +69,75 @@ static __always_inline enum pdl_way way_of_peer(const struct packet *p, const st
 	return pod->mode == PDL_MODE_FAST ? PDL_WAY_FAST : PDL_WAY_NETFILTER;
 }
 
+/* The rules in full. Of an ICMP error the peer is the quoted one's. */
+static __always_inline enum pdl_way judge(struct __sk_buff *skb, struct packet *p, const struct pdl_pod *pod,
+					  const union address *self, const union address *peer,
+					  bool known_foreign)
+{
+	enum pdl_way why = way_of_peer(p, pod, self, peer, known_foreign);
+
+	return why == PDL_WAY_FAST ? way_of_packet(skb, p) : why;
+}
+
 /*
- * A packet from the pod; its addresses are self and peer. An ICMP error belongs to the flow that it quotes: a
- * packet that the pod received, so the quote's destination must be the pod. Where the error itself goes to is
- * looked at as well, though only for its kind: no such address may be redirected to.
+ * Whether the rules were asked for another packet of the flow less than a second ago and said fast. What the
+ * pod's own entry says is looked at for every packet. If not, `flow` (zero before) names it for
+ * remember_flow().
+ */
+static __always_inline bool is_settled(struct __sk_buff *skb, struct packet *p, const struct pdl_pod *pod,
+				       bool from_pod, struct pdl_flow *flow)
+{
+	const union address *self = from_pod ? &p->ip.src : &p->ip.dst;
+	const union address *peer = from_pod ? &p->ip.dst : &p->ip.src;
+
+	if (p->error || pod->mode != PDL_MODE_FAST || !has_flow(p))
+		return false;
+	name_flow(flow, p, from_pod);
+	return was_judged_fast(skb, p, flow) && way_of_class(p->family, pod, self, peer) == PDL_WAY_FAST;
+}
+
+/*
+ * A packet from the pod. An ICMP error belongs to the flow that it quotes: a packet that the pod received, so
+ * the quote's destination must be the pod. Where the error itself goes to is looked at as well, though only
+ * for its kind: no such address may be redirected to.
  *
  * PDL_WAY_NETFILTER says that no rule before it applies; those on the packet were not asked.
  */
 static __always_inline enum pdl_way way_out(struct __sk_buff *skb, struct packet *p,
 					    const struct pdl_pod *pod)
 {
-	const union address *self = &p->ip.src, *peer = &p->ip.dst;
+	struct pdl_flow flow = {};
 	enum pdl_way why;
 
 	if (p->error) {
-		if (!same_address(&p->quoted.dst, self))
+		if (!same_address(&p->quoted.dst, &p->ip.src))
 			return PDL_WAY_MALFORMED;
-		why = way_of_address(p->family, pod, self, &p->ip.dst);
-		if (why != PDL_WAY_FAST)
-			return why;
-		peer = &p->quoted.src;
+		why = way_of_address(p->family, pod, &p->ip.src, &p->ip.dst);
+		return why == PDL_WAY_FAST ? judge(skb, p, pod, &p->ip.src, &p->quoted.src, false) : why;
 	}
-	why = way_of_peer(p, pod, self, peer, false);
-	return why == PDL_WAY_FAST ? way_of_packet(skb, p) : why;
+	if (is_settled(skb, p, pod, true, &flow))
+		return PDL_WAY_FAST;
+	p->outside = 0;
+	why = judge(skb, p, pod, &p->ip.src, &p->ip.dst, false);
+	remember_flow(p, &flow, why == PDL_WAY_FAST, !find_pod(p->family, &p->ip.dst));
+	return why;
 }
 
-/* A packet for the pod, whose source is known not to be the node. An ICMP error quotes what the pod sent. */
-static __always_inline enum pdl_way way_in(struct __sk_buff *skb, struct packet *p, const struct pdl_pod *pod)
+/* A packet for the pod, whose source is known to be neither the node nor a pod of it, and whose flow is not
+ * settled. An ICMP error quotes what the pod sent. */
+static __always_inline enum pdl_way way_in(struct __sk_buff *skb, struct packet *p, const struct pdl_pod *pod,
+					   const struct pdl_flow *flow)
 {
-	const union address *self = &p->ip.dst, *peer = &p->ip.src;
 	enum pdl_way why;
 
 	if (p->error) {
-		if (!same_address(&p->quoted.src, self))
+		if (!same_address(&p->quoted.src, &p->ip.dst))
 			return PDL_WAY_MALFORMED;
-		peer = &p->quoted.dst;
+		return judge(skb, p, pod, &p->ip.dst, &p->quoted.dst, false);
 	}
-	why = way_of_peer(p, pod, self, peer, !p->error);
-	return why == PDL_WAY_FAST ? way_of_packet(skb, p) : why;
+	why = judge(skb, p, pod, &p->ip.dst, &p->ip.src, true);
+	remember_flow(p, flow, why == PDL_WAY_FAST, true);
+	return why;
 }
 
 #endif

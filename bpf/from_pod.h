@@ -132,7 +132,7 @@ static __always_inline int packet_from_pod(struct __sk_buff *skb, struct packet 
 		return drop(skb, p, PDL_VERDICT_malformed);
 	if (why != PDL_WAY_FAST && why != PDL_WAY_NETFILTER)
 		return pass(PDL_VERDICT_stack_node + why);
-	to = find_pod(p->family, &p->ip.dst);
+	to = p->outside ? NULL : find_pod(p->family, &p->ip.dst);
 	if (why == PDL_WAY_NETFILTER) {
 		/* The answer to a packet that is too big must not depend on what netfilter would do to it,
 		 * but only where the packet would otherwise have left here. */

@@ -55,16 +55,30 @@ struct macs {
 
 struct packet {
 	struct ethhdr eth;
-	__u8 family; /* 4 or 6 */
-	__u8 ttl;    /* or hop limit */
-	__u32 end;   /* offset of the first octet behind the IP packet */
-	__u32 jumbo; /* octets of a hop-by-hop header that segmentation will take away */
-	__u16 check; /* IPv4 header checksum as it stands in the packet */
-	__u8 error;  /* an ICMP error: quoted is what it quotes */
-	__u8 pad;
+	__u8 family;  /* 4 or 6 */
+	__u8 ttl;     /* or hop limit */
+	__u32 end;    /* offset of the first octet behind the IP packet */
+	__u32 jumbo;  /* octets of a hop-by-hop header that segmentation will take away */
+	__u16 check;  /* IPv4 header checksum as it stands in the packet */
+	__u8 error;   /* an ICMP error: quoted is what it quotes */
+	__u8 outside; /* the other end is known to be neither the node nor a pod of it */
+	__u8 begins;  /* the first packet of a connection, as far as anybody can tell */
+	__u8 pad[3];
 	struct headers ip;
 	struct headers quoted; /* all zero where the quote could not be read */
 };
+
+/* Copies a header at a constant offset to *to. Non-zero: it is not there. Nearly always it lies in the linear
+ * part, where it can be read without a call. */
+#define read_header(skb, offset, to)                                                                         \
+	({                                                                                                   \
+		void *start_ = (void *)(long)(skb)->data + (offset);                                         \
+		bool linear_ = start_ + sizeof(*(to)) <= (void *)(long)(skb)->data_end;                      \
+                                                                                                             \
+		if (linear_)                                                                                 \
+			*(to) = *(typeof(to))start_;                                                         \
+		linear_ ? 0 : bpf_skb_load_bytes(skb, offset, to, sizeof(*(to)));                            \
+	})
 
 static __always_inline bool same_address(const union address *a, const union address *b)
 {

@@ -58,23 +58,37 @@ static __always_inline bool skip_extensions(struct __sk_buff *skb, struct header
 	return true;
 }
 
+/* The first octets of a transport header. */
+struct start {
+	__be16 ports[4];
+};
+
+/* Where nothing stands between it and the IP header, as nearly always, its place is a constant. */
+static __always_inline int read_start(struct __sk_buff *skb, __u32 offset, struct start *start)
+{
+	if (offset == ETH_HLEN + sizeof(struct iphdr))
+		return read_header(skb, ETH_HLEN + sizeof(struct iphdr), start);
+	if (offset == ETH_HLEN + sizeof(struct ipv6hdr))
+		return read_header(skb, ETH_HLEN + sizeof(struct ipv6hdr), start);
+	return bpf_skb_load_bytes(skb, offset, start, sizeof(*start));
+}
+
 /* Extension headers and transport header of one IP header. */
 static __always_inline bool parse_headers(struct __sk_buff *skb, struct headers *h, __u8 family, __u32 end)
 {
-	__be16 ports[4];
+	struct start start;
 
 	if (family == 6 && !skip_extensions(skb, h, end))
 		return false;
-	if (!h->transport || h->transport + sizeof(ports) > end ||
-	    bpf_skb_load_bytes(skb, h->transport, ports, sizeof(ports)))
+	if (!h->transport || h->transport + sizeof(start) > end || read_start(skb, h->transport, &start))
 		return true;
 	h->flags |= HDR_TRANSPORT;
 	if (h->protocol == IPPROTO_TCP || h->protocol == IPPROTO_UDP) {
-		h->sport = ports[0];
-		h->dport = ports[1];
+		h->sport = start.ports[0];
+		h->dport = start.ports[1];
 	} else if (is_icmp(family, h->protocol)) {
-		h->icmp_type = *(__u8 *)ports;
-		h->icmp_code = *((__u8 *)ports + 1);
+		h->icmp_type = *(__u8 *)&start;
+		h->icmp_code = *((__u8 *)&start + 1);
 	}
 	return true;
 }

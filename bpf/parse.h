@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reading a frame. Everything is read with bpf_skb_load_bytes, which finds bytes outside the linear part
- * too: AF_PACKET senders make frames whose linear part ends after the Ethernet header, and those are IP like
- * any other.
+ * Reading a frame. Bytes outside the linear part are read too, by bpf_skb_load_bytes: AF_PACKET senders make
+ * frames whose linear part ends after the Ethernet header, and those are IP like any other.
  *
  * Two steps, because most packets on an uplink need only the first: parse_network (frame and IP header),
  * parse_transport (extension headers, ports, the packet that an ICMP error quotes).
@@ -61,7 +60,7 @@ static __always_inline enum parsed parse_ip4(struct __sk_buff *skb, struct packe
 	struct iphdr ip;
 	__u32 total;
 
-	if (bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)) || ip.version != 4 || ip.ihl < 5)
+	if (read_header(skb, ETH_HLEN, &ip) || ip.version != 4 || ip.ihl < 5)
 		return PARSED_MALFORMED;
 	total = bpf_ntohs(ip.tot_len);
 	/* A TCP packet of more than 64 KiB ("BIG TCP") cannot say its length. */
@@ -82,7 +81,7 @@ static __always_inline enum parsed parse_ip6(struct __sk_buff *skb, struct packe
 	struct ipv6hdr ip;
 	__u32 total;
 
-	if (bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)) || ip.version != 6)
+	if (read_header(skb, ETH_HLEN, &ip) || ip.version != 6)
 		return PARSED_MALFORMED;
 	total = sizeof(ip) + bpf_ntohs(ip.payload_len);
 	/* BIG TCP again: here the real length is in a hop-by-hop header of 8 octets that never reaches the
@@ -106,7 +105,7 @@ static __always_inline enum parsed parse_network(struct __sk_buff *skb, struct p
 {
 	if (skb->vlan_present)
 		return PARSED_VLAN;
-	if (bpf_skb_load_bytes(skb, 0, &p->eth, sizeof(p->eth)))
+	if (read_header(skb, 0, &p->eth))
 		return PARSED_OTHER;
 	if (p->eth.h_proto == bpf_htons(ETH_P_8021Q) || p->eth.h_proto == bpf_htons(ETH_P_8021AD))
 		return PARSED_VLAN;

@@ -54,7 +54,7 @@ static __always_inline int solicitation_to_pod(struct __sk_buff *skb, const stru
 /* A source that nobody on the wire may have. A pod believes redirects of its gateway, so nobody else may
  * speak as that. (fe80::1 is many a router's real address; what it sends to a pod the stack does not
  * forward.) */
-static __always_inline bool is_martian(const struct packet *p)
+static __always_inline bool is_martian(const struct packet *p, bool settled)
 {
 	const union address *src = &p->ip.src, gateway = {PDL_POD_GATEWAY4};
 
@@ -62,7 +62,7 @@ static __always_inline bool is_martian(const struct packet *p)
 		return true;
 	return is_zero(src) || is_loopback(p->family, src) || is_multicast(p->family, src) ||
 	       is_limited_broadcast(p->family, src) || same_address(src, &p->ip.dst) ||
-	       find_node(p->family, src);
+	       (!settled && find_node(p->family, src));
 }
 
 static __always_inline bool is_strict(__u32 ifindex)
@@ -77,21 +77,25 @@ static __always_inline int packet_to_pod(struct __sk_buff *skb, struct packet *p
 	struct pdl_uplink_stats *stats = stats_of(skb->ifindex);
 	bool readable = !parse_transport(skb, p);
 	bool elsewhere = pod->home != skb->ifindex;
-	enum pdl_way why;
+	struct pdl_flow flow = {};
+	enum pdl_way why = PDL_WAY_FAST;
+	bool settled;
 
 	if (stats) {
 		stats->in_packets++;
 		stats->in_bytes += skb->len;
 	}
-	if (is_martian(p))
+	settled = readable && is_settled(skb, p, pod, false, &flow);
+	if (is_martian(p, settled))
 		return drop(skb, p, PDL_VERDICT_martian);
-	if (find_pod(p->family, &p->ip.src))
+	if (!(settled && p->outside) && find_pod(p->family, &p->ip.src))
 		return pass(PDL_VERDICT_in_from_pod);
 	if (elsewhere && is_strict(skb->ifindex))
 		return drop(skb, p, PDL_VERDICT_in_strict);
 	if (!readable)
 		return pass(PDL_VERDICT_in_not_ip);
-	why = way_in(skb, p, pod);
+	if (!settled)
+		why = way_in(skb, p, pod, &flow);
 	if (why == PDL_WAY_MALFORMED)
 		return drop(skb, p, PDL_VERDICT_in_malformed);
 	if (why != PDL_WAY_FAST)

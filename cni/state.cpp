@@ -289,7 +289,8 @@ CniResult<> claim(Netlink& netlink, const Options& options, const Record& record
     PDL_CNI_TRY(with_code(cni_code::datapath,
                           tables.pods.put(record.addresses[i].address.address(), entry, bpf::Update::create)));
   }
-  return {};
+  // Other pods' flows to these addresses led out of the node until now.
+  return with_code(cni_code::datapath, tables.generation.raise());
 }
 
 CniResult<> mark_ready(const Options& options, Record record) {

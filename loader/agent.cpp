@@ -60,6 +60,7 @@ Result<> Agent::load_datapath(bool conntrack) {
   PDL_TRY_ASSIGN(tables_, open_tables(datapath_->folder()));
   std::vector<std::string> uplink_problems;
   load_problems_ = switch_programs(uplink_problems);
+  note_raised(load_problems_);  // the programs before may have judged by other rules
   append(uplink_problems, load_problems_);
   if (before && !uplink_problems.empty()) return give_up_version(*before, uplink_problems);
   PDL_TRY(datapath_->make_current());

@@ -65,6 +65,7 @@ class Agent {
   enum class Looked { fresh, audit };  // the network was read anew, or everything should be as it was left
   std::vector<std::string> publish_all(Looked looked);
   std::vector<std::string> publish_pods(const Events::PodNews& news);
+  void note_raised(std::vector<std::string>& problems) const;
   std::vector<std::string> warnings();
   std::vector<std::string> detach_unwanted();
   void refresh_neighbours();

@@ -138,6 +138,8 @@ std::vector<std::string> Agent::publish_all(Looked looked) {
   all.add(publish_uplinks(tables_, desired_, attached_));
   append(all.problems, publish_pods(events_.take_pod_news()));
   all.add(retire_uplinks(tables_, desired_, attached_));
+  // Also where something could not be written: the rest was.
+  if (all.changes > 0) note_raised(all.problems);
   if (looked == Looked::audit) figures_.repairs.map_entries += all.changes;
   return all.problems;
 }
@@ -157,6 +159,7 @@ std::vector<std::string> Agent::publish_pods(const Events::PodNews& news) {
     if (!repairs) return {repairs.error().message};
     note_gateways(repairs->silent);
     if (repairs->any()) {
+      if (repairs->made > 0) note_raised(problems);
       figures_.repairs.pod_entries_made += repairs->made;
       figures_.repairs.pod_entries_changed += repairs->changed;
       figures_.repairs.pod_entries_erased += repairs->erased;
@@ -165,12 +168,17 @@ std::vector<std::string> Agent::publish_pods(const Events::PodNews& news) {
       present = tables_.pods.entries();
       if (!present) return {present.error().message};
     }
-    problems = keep_proxy_neighbours(netlink_, records_, *present, figures_.repairs.proxy_neighbours);
+    append(problems, keep_proxy_neighbours(netlink_, records_, *present, figures_.repairs.proxy_neighbours));
     if (!repairs->any()) settled_pods_ = std::move(*present);
   }
   append(problems, pod_programs_.audit(netlink_, tables_, records_, events_.pod_veths(), news, settled && !*changed));
   figures_.repairs.pod_programs += pod_programs_.take_mended();
   return problems;
+}
+
+// The programs judge flows by what was written just now, and not by what they remember.
+void Agent::note_raised(std::vector<std::string>& problems) const {
+  if (const auto raised = tables_.generation.raise(); !raised) problems.push_back(raised.error().message);
 }
 
 std::vector<std::string> Agent::warnings() {

@@ -18,7 +18,7 @@
 namespace poduplink {
 namespace {
 
-// What is worth taking along: all but the events.
+// What is worth taking along: all but the events and what was found out about flows.
 constexpr std::array map_names{"pods4",   "pods6",   "nodes4",   "nodes6",      "uplinks",
                                "exempt4", "exempt6", "verdicts", "uplink_stats"};
 

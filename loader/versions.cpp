@@ -20,8 +20,8 @@
 namespace poduplink {
 namespace {
 
-constexpr std::array map_names{"pods4",   "pods6",   "nodes4",   "nodes6",       "uplinks",
-                               "exempt4", "exempt6", "verdicts", "uplink_stats", "events"};
+constexpr std::array map_names{"pods4",   "pods6",    "nodes4",       "nodes6", "uplinks",   "exempt4",
+                               "exempt6", "verdicts", "uplink_stats", "events", "fastflows", "generation"};
 constexpr std::array program_names{pod_egress_program, uplink_ingress_program, uplink_egress_program};
 
 template <typename Names>

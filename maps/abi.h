@@ -32,6 +32,7 @@ extern "C" {
 #define PDL_MAX_NODES 4096
 #define PDL_MAX_UPLINKS 256
 #define PDL_MAX_EXEMPT 16384
+#define PDL_MAX_FASTFLOWS 65536
 #define PDL_EVENTS_BYTES (256 * 1024)
 
 /* Link-local IPv4 prefixes that one uplink may claim ("linkLocal"). */
@@ -158,6 +159,42 @@ struct pdl_prefix6 {
 struct pdl_exempt {
 	__u32 item; /* place in the configuration's "exempt" list, from 0 */
 };
+
+/* ---- fastflows, generation ---------------------------------------------------------------- */
+
+/*
+ * A TCP or UDP flow that may take the direct way, as it was judged under one generation of the configuration: the
+ * pod's end and the other. IPv4 addresses stand in the first four octets. Made by the programs alone; the kernel throws
+ * out what was not used for longest. Nothing depends on an entry being there.
+ */
+struct pdl_flow {
+	__u8 pod[16];
+	__u8 peer[16];
+	__u32 generation;
+	__u16 pod_port;
+	__u16 peer_port;
+	__u8 protocol;
+	__u8 family;
+	__u8 pad[2];
+};
+PDL_ASSERT(sizeof(struct pdl_flow) == 44, "struct pdl_flow");
+
+struct pdl_judged {
+	__u64 time_ns; /* CLOCK_MONOTONIC_COARSE, ns: when exempt prefixes and connection tracking were asked */
+	__u8 outside;  /* the peer is no pod of this node */
+	__u8 pad[7];
+};
+PDL_ASSERT(sizeof(struct pdl_judged) == 16, "struct pdl_judged");
+
+/* After this the flow is judged anew. With the tick of the coarse clock (10 ms at most) it is never a second. */
+#define PDL_JUDGED_NS 900000000ULL
+
+/* Raised after each change of nodes, exempt prefixes or uplinks, after pod entries were made, and when the agent puts
+ * programs in place. */
+struct pdl_generation {
+	__u32 number;
+};
+PDL_ASSERT(sizeof(struct pdl_generation) == 4, "struct pdl_generation");
 
 /* ---- verdicts ----------------------------------------------------------------------------- */
 

@@ -66,6 +66,20 @@ struct {
 } exempt6 PDL_MAP;
 
 struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, PDL_MAX_FASTFLOWS);
+	__type(key, struct pdl_flow);
+	__type(value, struct pdl_judged);
+} fastflows PDL_MAP;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct pdl_generation);
+} generation PDL_MAP;
+
+struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);

@@ -282,6 +282,25 @@ Result<> StatsTable::remove_uplink(std::uint32_t ifindex) const {
 
 // ---- Opening ---------------------------------------------------------------------------------
 
+// ---- GenerationTable -------------------------------------------------------------------------
+
+Result<std::uint32_t> GenerationTable::number() const {
+  const std::uint32_t key = 0;
+  pdl_generation value{};
+  auto read = bpf::lookup(fd_.get(), &key, &value);
+  if (!read) return fail_within(std::move(read.error()), "map generation");
+  return value.number;
+}
+
+Result<> GenerationTable::raise() const {
+  PDL_TRY_ASSIGN(const std::uint32_t before, number());
+  const std::uint32_t key = 0;
+  const pdl_generation value{.number = before + 1};
+  auto written = bpf::update(fd_.get(), &key, &value, bpf::Update::any);
+  if (!written) return fail_within(std::move(written.error()), "map generation");
+  return {};
+}
+
 namespace {
 
 template <typename T>
@@ -317,6 +336,9 @@ Result<Tables> open_tables(const std::string& version_folder) {
   PDL_TRY_ASSIGN(auto exempt6, (open_table<Table<pdl_prefix6, pdl_exempt>>(version_folder, "exempt6")));
   tables.exempt = ExemptTable(std::move(exempt4), std::move(exempt6));
   PDL_TRY_ASSIGN(tables.stats, open_stats(version_folder));
+  PDL_TRY_ASSIGN(Fd generation, open_map(map_pin(version_folder, "generation"), BPF_MAP_TYPE_ARRAY,
+                                         sizeof(std::uint32_t), sizeof(pdl_generation)));
+  tables.generation = GenerationTable(std::move(generation));
   return tables;
 }
 

@@ -106,6 +106,21 @@ class StatsTable {
   unsigned cpus_ = 1;
 };
 
+// By what generation of the configuration the programs remember flows as judged.
+class GenerationTable {
+ public:
+  GenerationTable() = default;
+  explicit GenerationTable(Fd fd) : fd_(std::move(fd)) {}
+
+  // From the moment this returns, every flow is judged anew. To be called after a change of what flows are judged by:
+  // nodes, exempt prefixes, uplinks, programs, and pods that were not there. The caller holds GlobalLock.
+  [[nodiscard]] Result<> raise() const;
+  [[nodiscard]] Result<std::uint32_t> number() const;
+
+ private:
+  Fd fd_;
+};
+
 // What lies under PIN_DIR/v<ABI>/, opened.
 struct Tables {
   std::string folder;  // PIN_DIR/v<ABI>
@@ -114,6 +129,7 @@ struct Tables {
   UplinkTable uplinks;
   ExemptTable exempt;
   StatsTable stats;
+  GenerationTable generation;
 };
 
 // How full a map is.

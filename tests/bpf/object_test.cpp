@@ -81,6 +81,14 @@ std::vector<Struct> structs() {
        {FIELD(pdl_event, time_ns), FIELD(pdl_event, ifindex), FIELD(pdl_event, length), FIELD(pdl_event, sport),
         FIELD(pdl_event, dport), FIELD(pdl_event, verdict), FIELD(pdl_event, family), FIELD(pdl_event, protocol),
         FIELD(pdl_event, pad), FIELD(pdl_event, src), FIELD(pdl_event, dst)}},
+      {"pdl_flow",
+       sizeof(pdl_flow),
+       {FIELD(pdl_flow, pod), FIELD(pdl_flow, peer), FIELD(pdl_flow, generation), FIELD(pdl_flow, pod_port),
+        FIELD(pdl_flow, peer_port), FIELD(pdl_flow, protocol), FIELD(pdl_flow, family), FIELD(pdl_flow, pad)}},
+      {"pdl_judged",
+       sizeof(pdl_judged),
+       {FIELD(pdl_judged, time_ns), FIELD(pdl_judged, outside), FIELD(pdl_judged, pad)}},
+      {"pdl_generation", sizeof(pdl_generation), {FIELD(pdl_generation, number)}},
       {"pdl_config",
        sizeof(pdl_config),
        {FIELD(pdl_config, conntrack), FIELD(pdl_config, steer_node), FIELD(pdl_config, pad)}},
@@ -157,6 +165,8 @@ TEST_CASE("every pinned map has BTF for its key and value, and a name of at most
       {"uplinks", {"__u32", "pdl_uplink"}},
       {"exempt4", {"pdl_prefix4", "pdl_exempt"}},
       {"exempt6", {"pdl_prefix6", "pdl_exempt"}},
+      {"fastflows", {"pdl_flow", "pdl_judged"}},
+      {"generation", {"__u32", "pdl_generation"}},
       {"verdicts", {"__u32", "pdl_verdicts"}},
       {"uplink_stats", {"__u32", "pdl_uplink_stats"}}};
   const Skeleton skeleton = open_object();

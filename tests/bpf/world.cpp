@@ -221,6 +221,15 @@ int Datapath::program_fd(Program program) const {
 
 void Datapath::put_raw(const std::string& map, const void* key, const void* value) const {
   check(bpf_map_update_elem(map_fd(map.c_str()), key, value, BPF_ANY), map.c_str());
+  raise_generation();
+}
+
+void Datapath::raise_generation() const {
+  const __u32 key = 0;
+  pdl_generation now{};
+  check(bpf_map_lookup_elem(map_fd("generation"), &key, &now), "generation");
+  ++now.number;
+  check(bpf_map_update_elem(map_fd("generation"), &key, &now, BPF_ANY), "generation");
 }
 
 void Datapath::put(const PodSpec& spec) const {

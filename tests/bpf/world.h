@@ -148,6 +148,8 @@ class Datapath {
   void put(const NodeSpec& spec) const;
   void put(const UplinkSpec& spec) const;
   void put_exempt(const Prefix& prefix) const;
+  // What the agent does after each of these; they do it themselves.
+  void raise_generation() const;
 
   [[nodiscard]] Output run(const Input& input) const;
   [[nodiscard]] int program_fd(Program program) const;

@@ -10,14 +10,15 @@
 #include "maps/paths.h"
 #include "tests/harness/require.h"
 #include "tests/harness/temporary_folder.h"
+#include "tests/harness/traffic.h"
 
 using namespace poduplink;
 using namespace poduplink::harness;
 
 namespace {
 
-constexpr std::array map_names{"pods4",   "pods6",   "nodes4",   "nodes6",       "uplinks",
-                               "exempt4", "exempt6", "verdicts", "uplink_stats", "events"};
+constexpr std::array map_names{"pods4",   "pods6",    "nodes4",       "nodes6", "uplinks",   "exempt4",
+                               "exempt6", "verdicts", "uplink_stats", "events", "fastflows", "generation"};
 
 // What `bpftool map dump pinned` prints, without the blanks that it puts into arrays.
 std::string dump(const std::string& path) {
@@ -53,6 +54,9 @@ TEST_CASE("bpftool reads every map by its pin as names and dotted octets") {
   CHECK(has(dump(map_pin(current, "exempt6")), "\"item\":1"));
   CHECK(has(dump(map_pin(current, "verdicts")), "\"redirected\":"));
   CHECK(has(dump(map_pin(current, "uplink_stats")), "\"out_packets\":"));
+  value_of(send_udp(*pod.space, {.to = {*IpAddress::parse(outside4), 9}}));
+  CHECK(eventually([&] { return has(dump(map_pin(current, "fastflows")), "\"peer\":[198,51,100,10,0,0,"); }));
+  CHECK(has(dump(map_pin(current, "generation")), "\"number\":"));
   REQUIRE_CLOSED(*lab);
 }
 
