@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 #include "loader/net/netns.h"
@@ -133,11 +134,26 @@ struct EchoServer::State {
     sockets.push_back({std::move(stream), Kind::stream});
   }
 
+  // A slow machine has much to answer at once, more than there is room for until the other end has read some.
+  static bool send_whole(const Fd& fd, std::string_view octets) {
+    constexpr int patience_ms = 3000;
+    while (!octets.empty()) {
+      const ssize_t sent = send(fd.get(), octets.data(), octets.size(), MSG_NOSIGNAL);
+      if (sent >= 0) {
+        octets.remove_prefix(static_cast<std::size_t>(sent));
+        continue;
+      }
+      pollfd room{fd.get(), POLLOUT, 0};
+      if (errno != EAGAIN || poll(&room, 1, patience_ms) <= 0) return false;
+    }
+    return true;
+  }
+
   static void answer_stream(Fd& fd) {
     std::array<char, 65536> buffer;
     const ssize_t size = recv(fd.get(), buffer.data(), buffer.size(), 0);
     if (size > 0) {
-      send(fd.get(), buffer.data(), static_cast<std::size_t>(size), MSG_NOSIGNAL);
+      if (!send_whole(fd, {buffer.data(), static_cast<std::size_t>(size)})) fd.reset();
     } else if (size == 0 || errno != EAGAIN) {
       fd.reset();
     }

@@ -146,6 +146,9 @@ Result<std::string> exchange_tcp(const Namespace& space, const Datagram& datagra
     if (part.empty()) return fail("{} closed after {} octets", datagram.to.text(), answer.size());
     answer += part;
   }
+  // Until the other end has closed as well the same two ends cannot be connected again.
+  shutdown(fd.get(), SHUT_WR);
+  static_cast<void>(receive_within(fd, datagram.to, deadline));
   return answer;
 }
 
