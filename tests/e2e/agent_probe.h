@@ -34,8 +34,9 @@ nlohmann::json agent_state(const Lab& lab);
 // The line of one interface in it, by name or by what the configuration calls it; null where there is none.
 nlohmann::json state_of(const Lab& lab, const std::string& interface);
 
-// For what the agent does by itself. It looks every 3 s; a machine that is busy may take its time.
-inline constexpr std::chrono::seconds patience{20};
+// For what the agent does by itself. It looks every 3 s; a machine that is busy may take its time, and an emulated one
+// some 15 s to verify the programs.
+inline constexpr std::chrono::seconds patience{60};
 bool in_time(const auto& test) {
   return eventually([&] { return test(); }, patience);
 }
