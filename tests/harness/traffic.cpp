@@ -148,7 +148,7 @@ Result<std::string> exchange_tcp(const Namespace& space, const Datagram& datagra
   }
   // Until the other end has closed as well the same two ends cannot be connected again.
   shutdown(fd.get(), SHUT_WR);
-  static_cast<void>(receive_within(fd, datagram.to, deadline));
+  [[maybe_unused]] const auto ended = receive_within(fd, datagram.to, deadline);
   return answer;
 }
 
