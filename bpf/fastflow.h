@@ -5,9 +5,6 @@
 #ifndef PODUPLINK_BPF_FASTFLOW_H
 #define PODUPLINK_BPF_FASTFLOW_H
 
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-
 #include "lookup.h"
 #include "packet.h"
 
@@ -43,24 +40,15 @@ static __always_inline bool has_flow(const struct packet *p)
 	       !(h->flags & (HDR_FRAGMENT | HDR_OPTIONS));
 }
 
-static __always_inline int read_flags(struct __sk_buff *skb, __u32 offset, __u8 *flags)
-{
-	if (offset == ETH_HLEN + sizeof(struct iphdr) + TCP_FLAGS)
-		return read_header(skb, ETH_HLEN + sizeof(struct iphdr) + TCP_FLAGS, flags);
-	if (offset == ETH_HLEN + sizeof(struct ipv6hdr) + TCP_FLAGS)
-		return read_header(skb, ETH_HLEN + sizeof(struct ipv6hdr) + TCP_FLAGS, flags);
-	return bpf_skb_load_bytes(skb, offset, flags, sizeof(*flags));
-}
-
 /* Such a packet is judged anew, whatever went by the same ends before, and so is one without flags. */
 static __always_inline bool begins_connection(struct __sk_buff *skb, const struct packet *p)
 {
-	__u32 offset = p->ip.transport + TCP_FLAGS;
 	__u8 flags;
 
 	if (p->ip.protocol != IPPROTO_TCP)
 		return false;
-	return offset >= p->end || read_flags(skb, offset, &flags) || flags & TCP_FLAG_SYN;
+	return p->ip.transport + TCP_FLAGS >= p->end ||
+	       read_behind(skb, p->ip.transport, TCP_FLAGS, &flags) || flags & TCP_FLAG_SYN;
 }
 
 /* Then p->outside is what was found out about the peer. */

@@ -93,7 +93,10 @@ static __always_inline bool is_settled(struct __sk_buff *skb, struct packet *p, 
 	if (p->error || pod->mode != PDL_MODE_FAST || !has_flow(p))
 		return false;
 	name_flow(flow, p, from_pod);
-	return was_judged_fast(skb, p, flow) && way_of_class(p->family, pod, self, peer) == PDL_WAY_FAST;
+	if (was_judged_fast(skb, p, flow) && way_of_class(p->family, pod, self, peer) == PDL_WAY_FAST)
+		return true;
+	p->outside = 0;
+	return false;
 }
 
 /*
@@ -117,7 +120,6 @@ static __always_inline enum pdl_way way_out(struct __sk_buff *skb, struct packet
 	}
 	if (is_settled(skb, p, pod, true, &flow))
 		return PDL_WAY_FAST;
-	p->outside = 0;
 	why = judge(skb, p, pod, &p->ip.src, &p->ip.dst, false);
 	remember_flow(p, &flow, why == PDL_WAY_FAST, !find_pod(p->family, &p->ip.dst));
 	return why;

@@ -12,6 +12,8 @@
 #include <linux/if_packet.h>
 #include <linux/in.h>
 #include <linux/in6.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/pkt_cls.h>
 
 #include <bpf/bpf_endian.h>
@@ -78,6 +80,21 @@ struct packet {
 		if (linear_)                                                                                 \
 			*(to) = *(typeof(to))start_;                                                         \
 		linear_ ? 0 : bpf_skb_load_bytes(skb, offset, to, sizeof(*(to)));                            \
+	})
+
+/* The same of something `behind` octets into the transport header. Nearly always nothing stands between that
+ * and the IP header, so that its place is a constant. */
+#define read_behind(skb, transport, behind, to)                                                              \
+	({                                                                                                   \
+		int code_;                                                                                   \
+                                                                                                             \
+		if ((transport) == ETH_HLEN + sizeof(struct iphdr))                                          \
+			code_ = read_header(skb, ETH_HLEN + sizeof(struct iphdr) + (behind), to);            \
+		else if ((transport) == ETH_HLEN + sizeof(struct ipv6hdr))                                   \
+			code_ = read_header(skb, ETH_HLEN + sizeof(struct ipv6hdr) + (behind), to);          \
+		else                                                                                         \
+			code_ = bpf_skb_load_bytes(skb, (transport) + (behind), to, sizeof(*(to)));          \
+		code_;                                                                                       \
 	})
 
 static __always_inline bool same_address(const union address *a, const union address *b)

@@ -63,16 +63,6 @@ struct start {
 	__be16 ports[4];
 };
 
-/* Where nothing stands between it and the IP header, as nearly always, its place is a constant. */
-static __always_inline int read_start(struct __sk_buff *skb, __u32 offset, struct start *start)
-{
-	if (offset == ETH_HLEN + sizeof(struct iphdr))
-		return read_header(skb, ETH_HLEN + sizeof(struct iphdr), start);
-	if (offset == ETH_HLEN + sizeof(struct ipv6hdr))
-		return read_header(skb, ETH_HLEN + sizeof(struct ipv6hdr), start);
-	return bpf_skb_load_bytes(skb, offset, start, sizeof(*start));
-}
-
 /* Extension headers and transport header of one IP header. */
 static __always_inline bool parse_headers(struct __sk_buff *skb, struct headers *h, __u8 family, __u32 end)
 {
@@ -80,7 +70,7 @@ static __always_inline bool parse_headers(struct __sk_buff *skb, struct headers 
 
 	if (family == 6 && !skip_extensions(skb, h, end))
 		return false;
-	if (!h->transport || h->transport + sizeof(start) > end || read_start(skb, h->transport, &start))
+	if (!h->transport || h->transport + sizeof(start) > end || read_behind(skb, h->transport, 0, &start))
 		return true;
 	h->flags |= HDR_TRANSPORT;
 	if (h->protocol == IPPROTO_TCP || h->protocol == IPPROTO_UDP) {

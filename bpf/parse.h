@@ -9,9 +9,6 @@
 #ifndef PODUPLINK_BPF_PARSE_H
 #define PODUPLINK_BPF_PARSE_H
 
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-
 #include "icmp.h"
 #include "packet.h"
 

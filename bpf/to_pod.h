@@ -88,7 +88,7 @@ static __always_inline int packet_to_pod(struct __sk_buff *skb, struct packet *p
 	settled = readable && is_settled(skb, p, pod, false, &flow);
 	if (is_martian(p, settled))
 		return drop(skb, p, PDL_VERDICT_martian);
-	if (!(settled && p->outside) && find_pod(p->family, &p->ip.src))
+	if (!p->outside && find_pod(p->family, &p->ip.src))
 		return pass(PDL_VERDICT_in_from_pod);
 	if (elsewhere && is_strict(skb->ifindex))
 		return drop(skb, p, PDL_VERDICT_in_strict);

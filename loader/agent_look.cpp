@@ -156,10 +156,14 @@ std::vector<std::string> Agent::publish_pods(const Events::PodNews& news) {
   if (!settled || *changed || news.some_gone || news.all_suspect) {
     const auto repairs =
         reconcile_pods(netlink_, tables_, *present, records_, desired_, snapshot_, events_.pod_veths());
-    if (!repairs) return {repairs.error().message};
+    // Also where that ended early: some may have been made.
+    if (!repairs || repairs->made > 0) note_raised(problems);
+    if (!repairs) {
+      problems.push_back(repairs.error().message);
+      return problems;
+    }
     note_gateways(repairs->silent);
     if (repairs->any()) {
-      if (repairs->made > 0) note_raised(problems);
       figures_.repairs.pod_entries_made += repairs->made;
       figures_.repairs.pod_entries_changed += repairs->changed;
       figures_.repairs.pod_entries_erased += repairs->erased;

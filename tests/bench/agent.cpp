@@ -108,7 +108,7 @@ class Bench {
   void repair() {
     if (attachments_ == 0) return;
     const Tables tables = must(lab_.tables());
-    const IpAddress address = lab_.uplink(1).pod4(16, 1);
+    const IpAddress address = filling_pod(lab_.uplink(1), Family::v4, 0);
     if (!must(tables.pods.erase(address))) throw std::runtime_error("no entry of " + address.text());
     const double before = busy_ms(lab_.agent().pid());
     const auto begin = Clock::now();

@@ -44,7 +44,7 @@ std::vector<Way> make_ways(const Request& request, const Extent& extent) {
   std::vector<Way> ways;
   for (const auto& make : makers) {
     ways.push_back(make());
-    if (request.progress) request.progress("datapath: a node for " + ways.back().variant);
+    request.progress("datapath: a node for " + ways.back().variant);
   }
   return ways;
 }

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "tests/bench/full_node.h"
 #include "tests/bench/must.h"
 #include "tests/bench/redirect.h"
 #include "tests/harness/process.h"
@@ -20,15 +21,7 @@ constexpr unsigned to_pod_priority = 512;
 constexpr unsigned from_pod_priority = 1536;
 constexpr unsigned uplink_table = 102;
 
-// Third octet of the addresses of pods that are there by their entries or rules alone.
-constexpr unsigned first_filler_group = 16;
-
 std::unique_ptr<Lab> make_lab(const std::string& name) { return must(Lab::create({.name = name, .uplinks = 2})); }
-
-IpAddress filler(const Uplink& uplink, Family family, unsigned number) {
-  return family == Family::v4 ? uplink.pod4(first_filler_group + number / 250, 1 + number % 250)
-                              : uplink.pod6(first_filler_group, 1 + number);
-}
 
 constexpr std::array families{Family::v4, Family::v6};
 
@@ -88,10 +81,10 @@ class Entries {
   void set(unsigned pods) {
     for (; present_ < pods; ++present_) {
       for (std::size_t i = 0; i < families.size(); ++i)
-        must(tables_.pods.put(filler(uplink_, families.at(i), present_), samples_.at(i)));
+        must(tables_.pods.put(filling_pod(uplink_, families.at(i), present_), samples_.at(i)));
     }
     for (; present_ > pods; --present_) {
-      for (const Family family : families) must(tables_.pods.erase(filler(uplink_, family, present_ - 1)));
+      for (const Family family : families) must(tables_.pods.erase(filling_pod(uplink_, family, present_ - 1)));
     }
   }
 
@@ -159,7 +152,7 @@ void add_rules(const Lab& lab, const PodEnd& pod, Family family, unsigned pods) 
       formatted("route add default via {} dev {} table {}\n", gateway.text(), uplink.name(), uplink_table);
   for (unsigned number = 1; number <= pods; ++number) {
     // The measured pod's come last, as those of the pod that came last.
-    const IpAddress address = number == pods ? pod.address(family) : filler(uplink, family, number);
+    const IpAddress address = number == pods ? pod.address(family) : filling_pod(uplink, family, number);
     const std::string prefix = formatted("{}/{}", address.text(), address.bits());
     lines += formatted("rule add to {} lookup main priority {}\n", prefix, to_pod_priority);
     lines += formatted("rule add from {} lookup {} priority {}\n", prefix, uplink_table, from_pod_priority);

@@ -7,8 +7,7 @@
 #include <cerrno>
 
 #include "drain.skel.h"
-#include "loader/net/link.h"
-#include "loader/net/tc.h"
+#include "tests/bench/ingress.h"
 #include "tests/bench/must.h"
 
 namespace poduplink::bench {
@@ -17,15 +16,7 @@ void Drain::Destroy::operator()(pdl_drain* skeleton) const { pdl_drain__destroy(
 
 Drain::Drain(const harness::Namespace& space, const std::string& device) : skeleton_(pdl_drain__open_and_load()) {
   if (!skeleton_) must(Result<>(fail_errno(errno, "loading the program that counts arrivals")));
-  Netlink netlink = must(Netlink::open_in(space.fd()));
-  const int link = must(find_link_by_name(netlink, device)).index;
-  must(ensure_clsact(netlink, link));
-  must(set_bpf_filter(netlink, {.link = link,
-                                .hook = TcHook::ingress,
-                                .priority = 1,
-                                .handle = 1,
-                                .program_fd = bpf_program__fd(skeleton_->progs.drain),
-                                .name = "drain"}));
+  attach_at_ingress(space, device, skeleton_->progs.drain);
 }
 
 Drain::Drain(Drain&& other) noexcept = default;

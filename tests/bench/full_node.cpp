@@ -25,6 +25,11 @@ pdl_pod entry_of(const RecordAddress& address, const Record& record, const Link&
 
 }  // namespace
 
+IpAddress filling_pod(const Uplink& uplink, Family family, unsigned number) {
+  constexpr unsigned group = 16;  // the first third octet that no other pod of a lab has
+  return family == Family::v4 ? uplink.pod4(group + number / 250, 1 + number % 250) : uplink.pod6(group, 1 + number);
+}
+
 FullNode::FullNode(Lab& lab)
     : lab_(lab),
       pods_(must(lab.add_namespace("pods"))),
@@ -48,7 +53,8 @@ void FullNode::add(unsigned number, pdl_mode mode) {
   must(begin_attachment(options_, record));
   record.mtu = home.mtu;
   record.pod_mac = must(random_mac());
-  const std::vector<IpAddress> addresses{uplink.pod4(16 + number / 250, 1 + number % 250), uplink.pod6(16, 1 + number)};
+  const std::vector<IpAddress> addresses{filling_pod(uplink, Family::v4, number),
+                                         filling_pod(uplink, Family::v6, number)};
   std::vector<std::optional<pdl_pod>> entries;
   for (const IpAddress& address : addresses) {
     const IpAddress gateway = address.is_v4() ? uplink.gateway4() : uplink.gateway6();

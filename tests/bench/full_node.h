@@ -12,13 +12,16 @@
 
 namespace poduplink::bench {
 
+// The address of pod number `number` from 0 on this uplink, up to 16,383: of those that are there to fill the node.
+IpAddress filling_pod(const harness::Uplink& uplink, Family family, unsigned number);
+
 // Attachments of a lab with a running agent. Each has an IPv4 and an IPv6 address; their homes are the lab's uplinks in
 // turn. Their pods' ends lie in one further namespace of the lab. Nothing is taken down: it goes with the lab. Errors
 // are thrown as std::runtime_error.
 class FullNode {
  public:
   explicit FullNode(harness::Lab& lab);
-  // Number `number` from 0; below 16,384, and each once.
+  // Number `number` from 0, each once; its addresses are those of filling_pod().
   void add(unsigned number, pdl_mode mode);
 
  private:

@@ -115,7 +115,7 @@ int run(Arguments& arguments) {
   }
   arguments.request.progress = [](const std::string& text) { std::fprintf(stderr, "bench: %s\n", text.c_str()); };
   const std::vector<const Section*> which = chosen(arguments.sections);
-  // Its own namespaces and an empty /run; the report is written outside of neither.
+  // From here on everything happens in namespaces of its own, with an empty /run.
   harness::isolate(true);
   finish(arguments, measure(which, arguments.request));
   return 0;

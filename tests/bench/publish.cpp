@@ -85,15 +85,12 @@ std::vector<std::string> columns_of(const std::vector<const Series*>& series, co
   return {names.begin(), names.end()};
 }
 
+// Large ones in groups of three: 12,345.
 std::string digits(double value) {
-  if (value >= 1000) {
-    // In groups of three: 12,345.
-    std::string text = formatted("{:.0f}", value);
-    for (std::size_t place = text.size(); place > 3; place -= 3) text.insert(place - 3, ",");
-    return text;
-  }
-  if (value >= 100) return formatted("{:.0f}", value);
-  return value >= 10 ? formatted("{:.1f}", value) : formatted("{:.2f}", value);
+  std::string text = number_text(value);
+  if (value < 1000) return text;
+  for (std::size_t place = text.size(); place > 3; place -= 3) text.insert(place - 3, ",");
+  return text;
 }
 
 // Nothing where several could be meant.

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "loader/net/link.h"
-#include "loader/net/tc.h"
 #include "redirect.skel.h"
+#include "tests/bench/ingress.h"
 #include "tests/bench/must.h"
 
 namespace poduplink::bench {
@@ -40,17 +40,8 @@ void redirect_all(const harness::Namespace& node, const Redirection& redirection
   set(route.pod4, redirection.pod4);
   set(route.pod6, redirection.pod6);
   if (pdl_redirect__load(skeleton.get()) != 0) must(Result<>(fail_errno(errno, "loading the program that redirects")));
-  const auto attach = [&](int link, const bpf_program* program, const char* name) {
-    must(ensure_clsact(netlink, link));
-    must(set_bpf_filter(netlink, {.link = link,
-                                  .hook = TcHook::ingress,
-                                  .priority = 1,
-                                  .handle = 1,
-                                  .program_fd = bpf_program__fd(program),
-                                  .name = name}));
-  };
-  attach(veth, skeleton->progs.redirect_out, "redirect_out");
-  attach(uplink, skeleton->progs.redirect_in, "redirect_in");
+  attach_at_ingress(node, redirection.veth, skeleton->progs.redirect_out);
+  attach_at_ingress(node, redirection.uplink, skeleton->progs.redirect_in);
 }
 
 }  // namespace poduplink::bench

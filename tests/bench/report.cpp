@@ -75,11 +75,6 @@ std::string parameters_text(const Subject& subject) {
   return text;
 }
 
-std::string number_text(double value) {
-  if (value >= 100) return formatted("{:.0f}", value);
-  return value >= 10 ? formatted("{:.1f}", value) : formatted("{:.2f}", value);
-}
-
 // The peer by its variant, and by those parameters that the series has not.
 std::string peer_label(const Subject& peer, const Subject& subject) {
   Subject rest{.variant = peer.variant};
@@ -139,6 +134,11 @@ bool are_comparable(const Subject& one, const Subject& other) {
 std::string label(const Subject& subject) {
   const std::string parameters = parameters_text(subject);
   return parameters.empty() ? subject.variant : formatted("{} ({})", subject.variant, parameters);
+}
+
+std::string number_text(double value) {
+  if (value >= 100) return formatted("{:.0f}", value);
+  return value >= 10 ? formatted("{:.1f}", value) : formatted("{:.2f}", value);
 }
 
 std::string to_json(const Report& report) {

@@ -20,6 +20,9 @@ struct Report {
 // Of the machine that this runs on.
 std::map<std::string, std::string> this_machine();
 
+// Three digits or a few more: "1.23", "12.3", "1234".
+std::string number_text(double value);
+
 // {"format": 1, "machine": {…}, "series": [{"section", "metric", "unit", "moreIsBetter", "variant", "parameters",
 // "samples", "limit" where there is one}]}.
 std::string to_json(const Report& report);

@@ -15,7 +15,7 @@ struct Request {
   unsigned rounds = 15;
   bool quick = false;  // fewer variants and shorter samples: to see that it works, not to be quoted
   // What is being done now, for a person who waits.
-  std::function<void(const std::string& text)> progress;
+  std::function<void(const std::string& text)> progress = [](const std::string&) {};
 };
 
 // in_turns() with the rounds of the request, telling progress as "WHAT: round 3 of 15".

@@ -7,7 +7,6 @@ namespace poduplink::bench {
 std::vector<Series> in_turns(const Request& request, const std::string& what,
                              const std::vector<Candidate>& candidates) {
   return in_turns(candidates, request.rounds, [&](unsigned round) {
-    if (!request.progress) return;
     request.progress(round == 0 ? formatted("{}: warming up", what)
                                 : formatted("{}: round {} of {}", what, round, request.rounds));
   });

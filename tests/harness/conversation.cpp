@@ -57,14 +57,8 @@ Result<> Conversation::connect(const Endpoint& to) {
 }
 
 Result<> Conversation::send(const std::string& payload) const {
-  std::size_t sent = 0;
-  while (sent < payload.size()) {
-    pollfd polled{fd_.get(), POLLOUT, 0};
-    if (poll(&polled, 1, 3000) <= 0) return fail_errno(ETIMEDOUT, "sending to {}", peer_.text());
-    const ssize_t part = ::send(fd_.get(), payload.data() + sent, payload.size() - sent, MSG_NOSIGNAL);
-    if (part < 0) return fail_errno(errno, "sending to {}", peer_.text());
-    sent += static_cast<std::size_t>(part);
-  }
+  auto sent = send_whole(fd_, payload);
+  if (!sent) return fail_within(std::move(sent.error()), "sending to " + peer_.text());
   return {};
 }
 

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
-#include <string_view>
 #include <thread>
 
 #include "loader/net/netns.h"
@@ -65,6 +64,19 @@ Result<> bind_socket(const Fd& fd, const Endpoint& endpoint) {
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   const SocketAddress address = to_socket_address(endpoint);
   if (bind(fd.get(), address.get(), address.size) != 0) return fail_errno(errno, "binding {}", endpoint.text());
+  return {};
+}
+
+Result<> send_whole(const Fd& fd, std::string_view octets) {
+  constexpr int patience_ms = 3000;
+  while (!octets.empty()) {
+    pollfd room{fd.get(), POLLOUT, 0};
+    if (poll(&room, 1, patience_ms) <= 0) return fail_errno(ETIMEDOUT, "no room to send");
+    const ssize_t sent = send(fd.get(), octets.data(), octets.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EAGAIN) continue;
+    if (sent < 0) return fail_errno(errno, "send");
+    octets.remove_prefix(static_cast<std::size_t>(sent));
+  }
   return {};
 }
 
@@ -132,21 +144,6 @@ struct EchoServer::State {
     if (!stream) return;
     note(from);
     sockets.push_back({std::move(stream), Kind::stream});
-  }
-
-  // A slow machine has much to answer at once, more than there is room for until the other end has read some.
-  static bool send_whole(const Fd& fd, std::string_view octets) {
-    constexpr int patience_ms = 3000;
-    while (!octets.empty()) {
-      const ssize_t sent = send(fd.get(), octets.data(), octets.size(), MSG_NOSIGNAL);
-      if (sent >= 0) {
-        octets.remove_prefix(static_cast<std::size_t>(sent));
-        continue;
-      }
-      pollfd room{fd.get(), POLLOUT, 0};
-      if (errno != EAGAIN || poll(&room, 1, patience_ms) <= 0) return false;
-    }
-    return true;
   }
 
   static void answer_stream(Fd& fd) {

@@ -5,6 +5,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <string_view>
+
 #include "loader/base/fd.h"
 #include "tests/harness/traffic.h"
 
@@ -25,5 +27,9 @@ Endpoint to_endpoint(const SocketAddress& address);
 Result<Fd> open_socket(const Namespace& space, int family, int type, int protocol);
 // Reuses addresses. Errors: errno with the endpoint.
 Result<> bind_socket(const Fd& fd, const Endpoint& endpoint);
+
+// All of it, also where there is no room for all at once: a slow machine is given 3 s for each part. Errors: ETIMEDOUT;
+// errno.
+Result<> send_whole(const Fd& fd, std::string_view octets);
 
 }  // namespace poduplink::harness
