@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cni/announce.h"
 
-#include <arpa/inet.h>
+#include <linux/bpf.h>
 #include <linux/if_ether.h>
-#include <linux/if_packet.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <span>
 
 #include "loader/base/fd.h"
+#include "maps/bpf.h"
 
 namespace poduplink {
 namespace {
@@ -95,6 +95,26 @@ Frame advertisement(const IpAddress& address, const MacAddress& mac) {
   return frame;
 }
 
+// return bpf_clone_redirect(skb, skb->ifindex, 0);
+constexpr std::array<bpf_insn, 4> send_by_own_interface{{
+    {.code = BPF_LDX | BPF_MEM | BPF_W,
+     .dst_reg = BPF_REG_2,
+     .src_reg = BPF_REG_1,
+     .off = offsetof(__sk_buff, ifindex),
+     .imm = 0},
+    {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_3, .src_reg = 0, .off = 0, .imm = 0},
+    {.code = BPF_JMP | BPF_CALL, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = BPF_FUNC_clone_redirect},
+    {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
+}};
+
+Result<> send(const Fd& sender, int link, const Frame& frame) {
+  PDL_TRY_ASSIGN(const int answer, bpf::run_classifier(sender.get(), link, frame));
+  if (answer == 0) return {};
+  // Above 0 the queue has dropped it, as that of an interface which is down does.
+  const int code = answer < 0 ? -answer : ENOBUFS;
+  return Failure(Error{code, errno_text(code)});
+}
+
 }  // namespace
 
 std::vector<Frame> announcement_frames(const IpAddress& address, const MacAddress& mac) {
@@ -104,20 +124,13 @@ std::vector<Frame> announcement_frames(const IpAddress& address, const MacAddres
 
 Result<> announce(const std::vector<Announcement>& announcements) {
   if (announcements.empty()) return {};
-  // Protocol 0: nothing is received.
-  const Fd socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
-  if (!socket) return fail_errno(errno, "packet socket");
+  PDL_TRY_ASSIGN(const Fd sender, bpf::load_classifier(send_by_own_interface, "announce"));
   Result<> outcome;
   for (const auto& [link, address, mac] : announcements) {
-    sockaddr_ll to{};
-    to.sll_family = AF_PACKET;
-    to.sll_ifindex = link;
-    to.sll_protocol = htons(address.is_v4() ? ETH_P_ARP : ETH_P_IPV6);
-    const auto* const target = reinterpret_cast<const sockaddr*>(&to);
     for (const Frame& frame : announcement_frames(address, mac)) {
-      if (::sendto(socket.get(), frame.data(), frame.size(), MSG_DONTWAIT, target, sizeof(to)) >= 0 || !outcome)
-        continue;
-      outcome = fail_errno(errno, "announcing {} by interface {}", address.text(), link);
+      const auto sent = send(sender, link, frame);
+      if (!sent && outcome)
+        outcome = fail_within(sent.error(), formatted("announcing {} by interface {}", address.text(), link));
     }
   }
   return outcome;

@@ -241,6 +241,33 @@ Result<std::vector<TcxProgram>> tcx_programs(int ifindex, TcxHook hook) {
   return found;
 }
 
+Result<Fd> load_classifier(std::span<const bpf_insn> instructions, const std::string& name) {
+  bpf_attr attributes{};
+  attributes.prog_type = BPF_PROG_TYPE_SCHED_CLS;
+  attributes.insns = pointer(instructions.data());
+  attributes.insn_cnt = static_cast<std::uint32_t>(instructions.size());
+  attributes.license = pointer("Apache-2.0");
+  name.copy(static_cast<char*>(attributes.prog_name), sizeof(attributes.prog_name) - 1);
+  Fd fd(static_cast<int>(bpf_call(BPF_PROG_LOAD, attributes)));
+  if (!fd) return fail_errno(errno, "loading program {}", name);
+  return fd;
+}
+
+Result<int> run_classifier(int program_fd, int ifindex, std::span<const std::uint8_t> frame) {
+  __sk_buff context{};
+  context.ifindex = static_cast<std::uint32_t>(ifindex);
+  bpf_attr attributes{};
+  attributes.test.prog_fd = static_cast<std::uint32_t>(program_fd);
+  attributes.test.data_in = pointer(frame.data());
+  attributes.test.data_size_in = static_cast<std::uint32_t>(frame.size());
+  attributes.test.ctx_in = pointer(&context);
+  attributes.test.ctx_size_in = sizeof(context);
+  attributes.test.repeat = 1;
+  if (bpf_call(BPF_PROG_TEST_RUN, attributes) != 0)
+    return fail_errno(errno, "running a program for interface {}", ifindex);
+  return static_cast<int>(attributes.test.retval);
+}
+
 Result<unsigned> possible_cpus() {
   // "0-3" or "0,2-7": the last number counts. sysfs is not tied to a network namespace here.
   PDL_TRY_ASSIGN(const std::string text, read_file("/sys/devices/system/cpu/possible", 4096));

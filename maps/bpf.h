@@ -13,6 +13,8 @@
 #include "loader/base/fd.h"
 #include "loader/base/result.h"
 
+struct bpf_insn;
+
 namespace poduplink::bpf {
 
 // Errors: ENOENT where nothing is pinned, EPERM without CAP_BPF or CAP_SYS_ADMIN.
@@ -92,6 +94,14 @@ struct TcxProgram {
 };
 // Programs on a tcx hook in the order in which they run.
 Result<std::vector<TcxProgram>> tcx_programs(int ifindex, TcxHook hook);
+
+// Loads a classifier that needs no map. Errors: EPERM without CAP_BPF and CAP_NET_ADMIN or CAP_SYS_ADMIN, EINVAL,
+// EACCES where the verifier refuses it.
+Result<Fd> load_classifier(std::span<const bpf_insn> instructions, const std::string& name);
+// Runs it once for this Ethernet frame, as if that were on the interface, which is one of the caller's network
+// namespace. Returns what it returned. Errors: ENODEV where there is no such interface, EPERM, EINVAL for a frame
+// without a header.
+Result<int> run_classifier(int program_fd, int ifindex, std::span<const std::uint8_t> frame);
 
 // Possible CPUs of the machine: per-CPU values have one slot each, padded to eight octets.
 Result<unsigned> possible_cpus();

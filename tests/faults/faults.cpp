@@ -12,7 +12,6 @@
 #include <linux/rtnetlink.h>
 #include <netlink/errno.h>
 #include <netlink/msg.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -28,8 +27,6 @@ extern "C" {
 long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
 int __real_nl_send(nl_sock* socket, nl_msg* message);
 int __real_nl_connect(nl_sock* socket, int protocol);
-int __real_socket(int domain, int type, int protocol);
-ssize_t __real_sendto(int fd, const void* data, size_t size, int flags, const sockaddr* to, socklen_t to_size);
 int __real_open(const char* path, int flags, mode_t mode);
 ssize_t __real_write(int fd, const void* data, size_t size);
 int __real_mkdir(const char* path, mode_t mode);
@@ -98,6 +95,7 @@ std::string bpf_name(long command, Kind& kind) {
     case BPF_OBJ_PIN:
     case BPF_LINK_CREATE:
     case BPF_LINK_UPDATE:
+    case BPF_PROG_TEST_RUN:  // sends an announcement
       kind = Kind::change;
       break;
     default:
@@ -124,14 +122,6 @@ int __wrap_nl_send(nl_sock* socket, nl_msg* message) {
 
 int __wrap_nl_connect(nl_sock* socket, int protocol) {
   return must_fail(Kind::look, "netlink socket") ? -NLE_NOMEM : __real_nl_connect(socket, protocol);
-}
-
-int __wrap_socket(int domain, int type, int protocol) {
-  return must_fail(Kind::look, "socket") ? failed() : __real_socket(domain, type, protocol);
-}
-
-ssize_t __wrap_sendto(int fd, const void* data, size_t size, int flags, const sockaddr* to, socklen_t to_size) {
-  return must_fail(Kind::change, "sendto") ? failed() : __real_sendto(fd, data, size, flags, to, to_size);
 }
 
 int __wrap_open(const char* path, int flags, mode_t mode) {
