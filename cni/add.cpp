@@ -167,8 +167,8 @@ AddResult result_of(const Invocation& invocation, const Record& record, const Li
   return result;
 }
 
-// One netlink request for both ends, then the host end as the kernel has it. The peer stays down until
-// everything around it is ready.
+// One netlink request for both ends, then the host end as the kernel has it. Both stay down until everything around
+// them is ready.
 CniResult<Link> make_veth(Setting& setting, const Record& record, const std::string& peer_name, Undo& undo) {
   const VethRequest request{.host_name = record.host_veth,
                             .host_mac = link_gateway_mac(),

@@ -192,6 +192,7 @@ CniResult<> configure_host_side(Netlink& netlink, const Link& veth, const std::v
   // No such file: the kernel has no IPv6, or not on this interface.
   auto set = write_net_sysctl("ipv6/conf/" + veth.name + "/accept_ra", "0");
   if (!set && set.error().code != ENOENT) return CniFailure(cni_error(cni_code::container_link, set.error()));
+  PDL_CNI_TRY(with_code(cni_code::container_link, set_link_up(netlink, veth.index)));
   for (const IpAddress& address : addresses) {
     auto added = add_route(netlink, host_route(address, veth.index));
     if (added) continue;

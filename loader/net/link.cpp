@@ -100,10 +100,7 @@ std::vector<const Link*> leading_links(const std::vector<Link>& links, const Mac
 }
 
 Result<> create_veth(Netlink& netlink, const VethRequest& request) {
-  ifinfomsg up = link_header();
-  up.ifi_flags = IFF_UP;
-  up.ifi_change = IFF_UP;
-  Message message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, up);
+  Message message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, link_header());
   message.put_string(IFLA_IFNAME, request.host_name);
   message.put_mac(IFLA_ADDRESS, request.host_mac);
   if (request.mtu != 0) message.put_u32(IFLA_MTU, request.mtu);
@@ -111,14 +108,13 @@ Result<> create_veth(Netlink& netlink, const VethRequest& request) {
     message.put_string(IFLA_INFO_KIND, "veth");
     message.nest(IFLA_INFO_DATA, [&] {
       message.nest(VETH_INFO_PEER, [&] {
-        // Not up: the kernel opens the peer before the two ends know each other (ENOTCONN).
         const ifinfomsg peer = link_header();
         message.append(&peer, sizeof(peer));
         message.put_string(IFLA_IFNAME, request.peer_name);
         message.put_mac(IFLA_ADDRESS, request.peer_mac);
         message.put_u32(IFLA_NET_NS_FD, static_cast<std::uint32_t>(request.peer_netns_fd));
         if (request.mtu != 0) message.put_u32(IFLA_MTU, request.mtu);
-      });
+            });
     });
   });
   auto made = netlink.request(message);

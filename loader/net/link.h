@@ -49,8 +49,9 @@ Result<std::vector<Link>> dump_links(Netlink& netlink);
 // stands for its slaves, a device for its VLANs). The pointers lead into `links`.
 std::vector<const Link*> leading_links(const std::vector<Link>& links, const MacAddress& mac);
 
-// What one RTM_NEWLINK makes: both ends with final names, MACs and MTU, the peer in its namespace. The host's
-// end is up; the peer is not (the kernel refuses that here): set_link_up() in its namespace.
+// What one RTM_NEWLINK makes: both ends with final names, MACs and MTU, the peer in its namespace. Both are down: the
+// kernel refuses to set the peer up here, and what is done to an interface that is up without its peer waits for RCU
+// grace periods under the global network lock (1 ms for its missing carrier, 2 ms for a qdisc).
 struct VethRequest {
   std::string host_name;
   MacAddress host_mac;

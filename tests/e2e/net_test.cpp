@@ -36,6 +36,7 @@ struct VethPair {
     value_of(create_veth(host, request()));
     veth = value_of(find_link_by_name(host, "pdlabc"));
     peer = value_of(find_link_by_name(pod, "eth0"));
+    value_of(set_link_up(host, veth.index));
     value_of(set_link_up(pod, peer.index));
   }
   VethPair(const VethPair&) = delete;
@@ -77,6 +78,8 @@ TEST_CASE("one request makes a veth with final names, MACs and MTU, its peer in 
   CHECK(pair.veth.mac == host_mac);
   CHECK(pair.veth.mtu == 1400);
   CHECK(pair.veth.kind == "veth");
+  CHECK_FALSE(pair.veth.is_admin_up());
+  CHECK_FALSE(pair.peer.is_admin_up());
   CHECK(pair.veth.is_ethernet());
   CHECK(pair.veth.parent_elsewhere);
   CHECK_FALSE(pair.veth.is_stacked());
