@@ -24,6 +24,13 @@ ifinfomsg link_header(int index = 0) {
   return header;
 }
 
+// One queue each way, which is all that the kernel lets a veth use: unasked it first makes one for every processor, and
+// waits for two RCU grace periods to take them away again.
+void put_single_queue(Message& message) {
+  message.put_u32(IFLA_NUM_TX_QUEUES, 1);
+  message.put_u32(IFLA_NUM_RX_QUEUES, 1);
+}
+
 Result<Link> query_one(Netlink& netlink, Message& message, const std::string& what) {
   std::optional<Link> found;
   const auto asked = netlink.query(message, [&](const nlmsghdr* header) { found = parse_link(header); });
@@ -104,6 +111,7 @@ Result<> create_veth(Netlink& netlink, const VethRequest& request) {
   message.put_string(IFLA_IFNAME, request.host_name);
   message.put_mac(IFLA_ADDRESS, request.host_mac);
   if (request.mtu != 0) message.put_u32(IFLA_MTU, request.mtu);
+  put_single_queue(message);
   message.nest(IFLA_LINKINFO, [&] {
     message.put_string(IFLA_INFO_KIND, "veth");
     message.nest(IFLA_INFO_DATA, [&] {
