@@ -31,7 +31,11 @@ void put_single_queue(Message& message) {
   message.put_u32(IFLA_NUM_RX_QUEUES, 1);
 }
 
+// Counters are a third of a link's message, and none of ours.
+void put_mask(Message& message) { message.put_u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS); }
+
 Result<Link> query_one(Netlink& netlink, Message& message, const std::string& what) {
+  put_mask(message);
   std::optional<Link> found;
   const auto asked = netlink.query(message, [&](const nlmsghdr* header) { found = parse_link(header); });
   if (!asked) return fail_within(asked.error(), "interface " + what);
@@ -88,6 +92,7 @@ Result<Link> find_link_by_name(Netlink& netlink, const std::string& name) {
 
 Result<std::vector<Link>> dump_links(Netlink& netlink) {
   Message message(RTM_GETLINK, NLM_F_DUMP, link_header());
+  put_mask(message);
   std::vector<Link> links;
   const auto asked = netlink.query(
       message, [&](const nlmsghdr* header) { links.push_back(parse_link(header)); }, [&] { links.clear(); });
@@ -122,7 +127,7 @@ Result<> create_veth(Netlink& netlink, const VethRequest& request) {
         message.put_mac(IFLA_ADDRESS, request.peer_mac);
         message.put_u32(IFLA_NET_NS_FD, static_cast<std::uint32_t>(request.peer_netns_fd));
         if (request.mtu != 0) message.put_u32(IFLA_MTU, request.mtu);
-            });
+      });
     });
   });
   auto made = netlink.request(message);

@@ -173,6 +173,8 @@ void Attributes::each(const std::function<void(int, std::span<const std::uint8_t
 
 void Netlink::Free::operator()(nl_sock* socket) const { nl_socket_free(socket); }
 
+Netlink::Netlink(nl_sock* socket) : socket_(socket), buffer_(std::make_unique_for_overwrite<char[]>(receive_size)) {}
+
 Result<Netlink> Netlink::open() { return open_protocol(NETLINK_ROUTE); }
 
 Result<Netlink> Netlink::open_netfilter() { return open_protocol(NETLINK_NETFILTER); }
@@ -215,12 +217,11 @@ Result<> Netlink::send_and_wait(Message& message, const Visitor& visit, bool& in
   const std::uint32_t sequence = request->nlmsg_seq;
   if (const int error = nl_send(socket, message.get()); error < 0) return fail("netlink send: {}", nl_geterror(error));
 
-  std::vector<char> buffer(receive_size);
   for (;;) {
-    PDL_TRY_ASSIGN(const std::size_t size, receive_datagram(fd(), buffer, answer_patience));
+    PDL_TRY_ASSIGN(const std::size_t size, receive_datagram(fd(), {buffer_.get(), receive_size}, answer_patience));
     if (size == 0) return fail_errno(EAGAIN, "no answer from the kernel");
     int left = static_cast<int>(size);
-    for (auto* header = reinterpret_cast<nlmsghdr*>(buffer.data()); nlmsg_ok(header, left);
+    for (auto* header = reinterpret_cast<nlmsghdr*>(buffer_.get()); nlmsg_ok(header, left);
          header = nlmsg_next(header, &left)) {
       if (header->nlmsg_seq != sequence) continue;
       interrupted = interrupted || (header->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
@@ -297,12 +298,12 @@ void Netlink::only_neighbours_of(const std::set<int>& links) const {
 }
 
 Result<> Netlink::receive(const Visitor& visit) const {
-  std::vector<char> buffer(receive_size);
   for (;;) {
-    PDL_TRY_ASSIGN(const std::size_t size, receive_datagram(fd(), buffer, std::chrono::milliseconds(0)));
+    PDL_TRY_ASSIGN(const std::size_t size,
+                   receive_datagram(fd(), {buffer_.get(), receive_size}, std::chrono::milliseconds(0)));
     if (size == 0) return {};
     int left = static_cast<int>(size);
-    for (auto* header = reinterpret_cast<nlmsghdr*>(buffer.data()); nlmsg_ok(header, left);
+    for (auto* header = reinterpret_cast<nlmsghdr*>(buffer_.get()); nlmsg_ok(header, left);
          header = nlmsg_next(header, &left)) {
       if (header->nlmsg_type >= NLMSG_MIN_TYPE) visit(header);
     }

@@ -121,11 +121,12 @@ class Netlink {
   struct Free {
     void operator()(nl_sock* socket) const;
   };
-  explicit Netlink(nl_sock* socket) : socket_(socket) {}
+  explicit Netlink(nl_sock* socket);
   static Result<Netlink> open_protocol(int protocol);
   Result<> send_and_wait(Message& message, const Visitor& visit, bool& interrupted);
 
   std::unique_ptr<nl_sock, Free> socket_;
+  std::unique_ptr<char[]> buffer_;  // of what is received; a visitor must not use the same socket
   std::uint64_t dumps_interrupted_ = 0;
 };
 
