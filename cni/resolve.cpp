@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "cni/host_view.h"
 #include "cni/process.h"
 #include "loader/base/log.h"
 
@@ -100,22 +101,12 @@ CniResult<> check_completeness(const std::vector<WantedAddress>& wanted,
 
 }  // namespace
 
-Result<HostView> read_host(Netlink& netlink, const Tables& tables) {
-  HostView view;
-  // The map first: a link that it names and that is gone by the time of the list counts as missing.
-  PDL_TRY_ASSIGN(const auto uplinks, tables.uplinks.entries());
-  for (const auto& [index, entry] : uplinks) view.uplinks[index] = entry;
-  PDL_TRY_ASSIGN(view.links, dump_links(netlink));
-  PDL_TRY_ASSIGN(view.addresses, dump_addresses(netlink));
-  return view;
-}
-
 CniResult<std::vector<PodAddress>> resolve_addresses(Netlink& netlink, const Tables& tables, const Options& options,
                                                      const std::vector<WantedAddress>& wanted,
                                                      const std::string& host_veth) {
   const auto deadline = Clock::now() + options.uplink_timeout;
   for (;;) {
-    PDL_CNI_TRY_ASSIGN(const HostView view, with_code(cni_code::datapath, read_host(netlink, tables)));
+    PDL_CNI_TRY_ASSIGN(const HostView view, with_code(cni_code::datapath, read_host(netlink, tables, wanted)));
     PDL_CNI_TRY(check_not_own(wanted, view));
     const auto uplinks = uplinks_of(wanted, view, options, host_veth);
     if (uplinks) {

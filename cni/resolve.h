@@ -24,9 +24,6 @@ struct PodAddress {
   std::optional<SteeredBy> steer;  // nothing in a plain pod
 };
 
-// Links, addresses and the map `uplinks`.
-Result<HostView> read_host(Netlink& netlink, const Tables& tables);
-
 // Finds uplink and gateway of each address. An uplink that is missing, or not managed by the agent, is waited for
 // for uplinkTimeout at most: a NIC may have been attached a moment ago. With the key 'external' there has to be one, it
 // has to be up, and where nothing else names it, the only one that is not the primary is meant. Either all addresses

@@ -6,8 +6,8 @@
 
 #include "cni/capabilities.h"
 #include "cni/delegate.h"
+#include "cni/host_view.h"
 #include "cni/options.h"
-#include "cni/resolve.h"
 #include "cni/state.h"
 #include "cni/verbs.h"
 #include "loader/base/log.h"
@@ -56,7 +56,9 @@ std::string fault_of(std::uint32_t index, const pdl_uplink& entry, const HostVie
 // Whether there is an uplink that a pod could have: any, or where the key 'uplink' names one, that.
 CniResult<> check_uplinks(const Tables& tables, const Options& options) {
   PDL_CNI_TRY_ASSIGN(Netlink netlink, with_code(cni_code::uplink, Netlink::open()));
-  PDL_CNI_TRY_ASSIGN(HostView view, with_code(cni_code::datapath, read_host(netlink, tables)));
+  std::vector<WantedAddress> wanted;
+  if (options.uplink) wanted.push_back({.address = {}, .gateway = {}, .uplink = options.uplink});
+  PDL_CNI_TRY_ASSIGN(HostView view, with_code(cni_code::datapath, read_host(netlink, tables, wanted)));
   if (options.uplink) {
     PDL_CNI_TRY_ASSIGN(const Uplink named, with_code(cni_code::uplink, find_uplink(*options.uplink, view, {})));
     view.uplinks = {{static_cast<std::uint32_t>(named.link.index), named.entry}};

@@ -46,7 +46,7 @@ struct WantedAddress {
 CniResult<std::vector<WantedAddress>> wanted_addresses(const AddResult& result,
                                                        const std::optional<UplinkName>& configured);
 
-// The host as it was read at one moment.
+// The host as it was read at one moment: what there is to know for some wanted addresses (cni/host_view.h).
 struct HostView {
   std::vector<Link> links;
   std::vector<InterfaceAddress> addresses;

@@ -178,16 +178,32 @@ InterfaceAddress parse_address(const nlmsghdr* message) {
   return found;
 }
 
-Result<std::vector<InterfaceAddress>> dump_addresses(Netlink& netlink) {
-  Message message(RTM_GETADDR, NLM_F_DUMP, ifaddrmsg{});
+Result<std::vector<InterfaceAddress>> dump_addresses(Netlink& netlink, const AddressFilter& filter) {
+  ifaddrmsg header{};
+  if (filter.family) header.ifa_family = *filter.family == Family::v4 ? AF_INET : AF_INET6;
+  header.ifa_index = static_cast<unsigned>(filter.link);
+  Message message(RTM_GETADDR, NLM_F_DUMP, header);
   std::vector<InterfaceAddress> addresses;
   const auto visit = [&](const nlmsghdr* answer) {
     const auto family = static_cast<const ifaddrmsg*>(nlmsg_data(answer))->ifa_family;
     if (family == AF_INET || family == AF_INET6) addresses.push_back(parse_address(answer));
   };
   const auto asked = netlink.query(message, visit, [&] { addresses.clear(); });
+  if (!asked && asked.error().code == ENODEV) return std::vector<InterfaceAddress>();
   if (!asked) return fail_within(asked.error(), "list of addresses");
   return addresses;
+}
+
+Result<std::optional<InterfaceAddress>> find_address6(Netlink& netlink, const IpAddress& address) {
+  ifaddrmsg header{};
+  header.ifa_family = AF_INET6;
+  Message message(RTM_GETADDR, 0, header);
+  message.put_address(IFA_ADDRESS, address);
+  std::optional<InterfaceAddress> found;
+  const auto asked = netlink.query(message, [&](const nlmsghdr* answer) { found = parse_address(answer); });
+  // Without IPv6 nobody answers such questions.
+  if (asked || asked.error().code == EADDRNOTAVAIL || asked.error().code == EOPNOTSUPP) return found;
+  return fail_within(asked.error(), "address " + address.text());
 }
 
 Result<> add_address(Netlink& netlink, int link, const Prefix& prefix) {

@@ -21,7 +21,14 @@ struct InterfaceAddress {
 };
 
 InterfaceAddress parse_address(const nlmsghdr* message);
-Result<std::vector<InterfaceAddress>> dump_addresses(Netlink& netlink);
+struct AddressFilter {
+  std::optional<Family> family;
+  int link = 0;  // 0: of all
+};
+// The kernel passes over what the filter leaves out. Errors: ENODEV is none, a link that is gone has no address.
+Result<std::vector<InterfaceAddress>> dump_addresses(Netlink& netlink, const AddressFilter& filter = {});
+// The interface that bears this IPv6 address. One question, no list; the kernel answers none for IPv4.
+Result<std::optional<InterfaceAddress>> find_address6(Netlink& netlink, const IpAddress& address);
 // IPv6 addresses are added without duplicate address detection. Errors: EEXIST, and EACCES where IPv6 is off on the
 // link.
 Result<> add_address(Netlink& netlink, int link, const Prefix& prefix);

@@ -116,6 +116,16 @@ TEST_CASE("addresses, routes and neighbours of a pod, and the errors of doing it
     REQUIRE(found != addresses.end());
     CHECK((found->flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED)) == 0);
   }
+  for (const Family family : {Family::v4, Family::v6}) {
+    const auto own = value_of(dump_addresses(pair.pod, {.family = family, .link = link}));
+    CHECK(std::ranges::all_of(own, [&](const auto& entry) { return entry.prefix.family() == family; }));
+    CHECK(std::ranges::any_of(
+        own, [&](const auto& entry) { return entry.prefix.length() == entry.prefix.address().bits(); }));
+    for (const auto& entry : value_of(dump_addresses(pair.pod, {.family = family, .link = 1}))) CHECK(entry.link == 1);
+    CHECK(value_of(dump_addresses(pair.pod, {.family = family, .link = 4711})).empty());
+  }
+  CHECK(value_of(find_address6(pair.pod, *IpAddress::parse("fd00:2::5")))->link == link);
+  CHECK_FALSE(value_of(find_address6(pair.pod, *IpAddress::parse("fd00:2::6"))));
   const auto gateway4 = *IpAddress::parse("169.254.1.1");
   const auto gateway6 = *IpAddress::parse("fe80::1");
   const Route on_link{.destination = Prefix(gateway4, 32), .next_hops = {{link, {}}}};
