@@ -55,6 +55,12 @@ CniError datapath_error(Error error, const std::string& pin_dir) {
   }
 }
 
+CniResult<PodTables> open_entries(const std::string& pin_dir) {
+  auto tables = open_current_pod_tables(pin_dir);
+  if (tables) return std::move(*tables);
+  return CniFailure(datapath_error(std::move(tables.error()), pin_dir));
+}
+
 // The record that has this hash, whoever's it is. For messages and for dead holders: faults count as none.
 std::optional<Record> record_of(const Options& options, std::uint64_t hash) {
   const auto text = read_file(record_path(options.run_dir, hash));
@@ -72,7 +78,7 @@ Result<> forget_address(const Options& options, std::uint64_t hash, const IpAddr
 }
 
 // What stands in the way of an address: a living holder is an error; a dead one's entry goes.
-CniResult<> clear_address(Netlink& netlink, const Options& options, const Tables& tables, std::uint64_t hash,
+CniResult<> clear_address(Netlink& netlink, const Options& options, const PodTables& tables, std::uint64_t hash,
                           const IpAddress& address) {
   PDL_CNI_TRY_ASSIGN(const auto entry, with_code(cni_code::datapath, tables.pods.find(address)));
   if (!entry || entry->owner == hash) return {};
@@ -89,7 +95,7 @@ CniResult<> clear_address(Netlink& netlink, const Options& options, const Tables
   return {};
 }
 
-CniResult<> check_home(const Tables& tables, const RecordAddress& address) {
+CniResult<> check_home(const PodTables& tables, const RecordAddress& address) {
   const auto index = static_cast<std::uint32_t>(address.uplink_index);
   PDL_CNI_TRY_ASSIGN(const auto entry, with_code(cni_code::datapath, tables.uplinks.find(index)));
   if (entry && entry->role == PDL_ROLE_HOME) return {};
@@ -103,7 +109,7 @@ std::optional<std::string> current_folder(const std::string& pin_dir) {
 }
 
 // Addresses whose entries may be an attachment's: those of its record, or of the whole map without one.
-Result<std::vector<IpAddress>> addresses_to_erase(const Tables& tables, const std::optional<Record>& record,
+Result<std::vector<IpAddress>> addresses_to_erase(const PodTables& tables, const std::optional<Record>& record,
                                                   std::uint64_t hash) {
   std::vector<IpAddress> addresses;
   if (record) {
@@ -121,7 +127,7 @@ Result<std::vector<IpAddress>> addresses_to_erase(const Tables& tables, const st
 using Proxy = std::pair<int, IpAddress>;
 
 // The entries that the attachment owns, by their addresses.
-Result<std::vector<std::pair<IpAddress, pdl_pod>>> owned_entries(const Tables& tables,
+Result<std::vector<std::pair<IpAddress, pdl_pod>>> owned_entries(const PodTables& tables,
                                                                  const std::optional<Record>& record,
                                                                  std::uint64_t hash) {
   PDL_TRY_ASSIGN(const auto addresses, addresses_to_erase(tables, record, hash));
@@ -135,7 +141,7 @@ Result<std::vector<std::pair<IpAddress, pdl_pod>>> owned_entries(const Tables& t
 
 // From now on nothing enters or leaves the pod: its entries bear no veth. They stay until the veth is gone, so that
 // packets which the stack still holds leave by the pod's home as those before them did.
-Result<> close_entries(const Tables& tables, const std::optional<Record>& record, std::uint64_t hash) {
+Result<> close_entries(const PodTables& tables, const std::optional<Record>& record, std::uint64_t hash) {
   PDL_TRY_ASSIGN(auto entries, owned_entries(tables, record, hash));
   for (auto& [address, entry] : entries) {
     entry.veth = 0;
@@ -145,7 +151,7 @@ Result<> close_entries(const Tables& tables, const std::optional<Record>& record
 }
 
 // Erases what the attachment owns and adds what the entries tell of proxy neighbours.
-Result<> erase_entries(const Tables& tables, const std::optional<Record>& record, std::uint64_t hash,
+Result<> erase_entries(const PodTables& tables, const std::optional<Record>& record, std::uint64_t hash,
                        std::set<Proxy>& proxies) {
   PDL_TRY_ASSIGN(const auto entries, owned_entries(tables, record, hash));
   for (const auto& [address, entry] : entries) {
@@ -156,7 +162,7 @@ Result<> erase_entries(const Tables& tables, const std::optional<Record>& record
 }
 
 // Leaves the proxy neighbour of an address that another attachment has by now.
-Result<> remove_proxy_neighbours(Netlink& netlink, const std::optional<Tables>& tables,
+Result<> remove_proxy_neighbours(Netlink& netlink, const std::optional<PodTables>& tables,
                                  const std::set<Proxy>& proxies) {
   for (const auto& [link, address] : proxies) {
     if (tables) {
@@ -173,8 +179,8 @@ Result<> remove_proxy_neighbours(Netlink& netlink, const std::optional<Tables>& 
 
 // The maps where they can be had. Maps that are missing are no error, nor are maps of another ABI or foreign
 // pins in their place: no repetition of DEL would help, and the agent removes entries without a record.
-std::optional<Tables> tables_if_any(const Options& options, FirstError& errors) {
-  auto tables = open_current_tables(options.pin_dir);
+std::optional<PodTables> tables_if_any(const Options& options, FirstError& errors) {
+  auto tables = open_current_pod_tables(options.pin_dir);
   if (tables) return std::move(*tables);
   const int code = tables.error().code;
   if (code == EPROTO || code == EINVAL) {
@@ -270,7 +276,7 @@ CniResult<> claim(Netlink& netlink, const Options& options, const Record& record
   const std::uint64_t hash = attachment_hash(record.id);
   PDL_CNI_TRY_ASSIGN(const auto lock, with_code(cni_code::state, GlobalLock::take(options.run_dir)));
   // Opened anew: the agent may have switched versions while the IPAM plugin ran.
-  PDL_CNI_TRY_ASSIGN(const Tables tables, open_datapath(options.pin_dir));
+  PDL_CNI_TRY_ASSIGN(const PodTables tables, open_entries(options.pin_dir));
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (entries[i]) {
       PDL_CNI_TRY(check_home(tables, record.addresses[i]));

@@ -133,7 +133,12 @@ Result<bool> is_bpffs(const std::string& folder) {
 }
 
 Result<MapInfo> map_info(int fd) {
-  PDL_TRY_ASSIGN(const bpf_map_info info, object_info<bpf_map_info>(fd, "map", "map"));
+  PDL_TRY(require_kind(fd, "map", "map"));
+  return known_map_info(fd);
+}
+
+Result<MapInfo> known_map_info(int fd) {
+  PDL_TRY_ASSIGN(const bpf_map_info info, known_object_info<bpf_map_info>(fd, "map"));
   return MapInfo{.type = info.type,
                  .id = info.id,
                  .key_size = info.key_size,

@@ -35,6 +35,9 @@ struct MapInfo {
   std::string name;
 };
 Result<MapInfo> map_info(int fd);
+// Whether it is a map at all is not looked at: what is none answers with numbers of another meaning, a program with the
+// hash of its instructions in the place of the sizes of key and value.
+Result<MapInfo> known_map_info(int fd);
 
 struct ProgramInfo {
   std::uint32_t type = 0;

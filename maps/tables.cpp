@@ -28,16 +28,25 @@ constexpr std::array<const char*, PDL_VERDICT_COUNT> verdict_texts{
 #undef PDL_X
 };
 
+struct OpenedMap {
+  Fd fd;
+  std::uint32_t size = 0;
+};
+
 // Opens a pin and checks that it is the map that this build means.
-Result<Fd> open_map(const std::string& path, std::uint32_t type, std::size_t key_size, std::size_t value_size) {
+Result<OpenedMap> open_map(const std::string& path, std::uint32_t type, std::size_t key_size, std::size_t value_size) {
   PDL_TRY_ASSIGN(Fd fd, bpf::open_pinned(path));
-  auto info = bpf::map_info(fd.get());
-  if (!info) return fail_within(std::move(info.error()), path);
-  if (info->type != type || info->key_size != key_size || info->value_size != value_size) {
-    return fail_errno(EINVAL, "{} is another map: type {}, key {} and value {} octets; wanted type {}, {} and {}", path,
-                      info->type, info->key_size, info->value_size, type, key_size, value_size);
+  auto info = bpf::known_map_info(fd.get());
+  if (info && info->type == type && info->key_size == key_size && info->value_size == value_size) {
+    return OpenedMap{std::move(fd), info->max_entries};
   }
-  return fd;
+  // Another map, or no map at all.
+  if (info) {
+    if (auto map = bpf::map_info(fd.get()); !map) info = std::move(map);
+  }
+  if (!info) return fail_within(std::move(info.error()), path);
+  return fail_errno(EINVAL, "{} is another map: type {}, key {} and value {} octets; wanted type {}, {} and {}", path,
+                    info->type, info->key_size, info->value_size, type, key_size, value_size);
 }
 
 template <typename Key>
@@ -81,8 +90,8 @@ Result<Value> summed(int map_fd, const void* key, unsigned cpus) {
 
 // Hands all entries to `visit`, many with one call: keys, values and their number. Errors: see lookup_batch().
 template <typename Key, typename Value, typename Visit>
-Result<> each_batch(int map_fd, Visit visit) {
-  constexpr std::uint32_t most = 1024;
+Result<> each_batch(int map_fd, std::uint32_t size, Visit visit) {
+  const std::uint32_t most = std::clamp<std::uint32_t>(size, 1, 1024);
   std::vector<Key> keys(most);
   std::vector<Value> values(most);
   std::array<std::uint8_t, std::max<std::size_t>(sizeof(Key), sizeof(std::uint32_t))> cursor{};
@@ -116,8 +125,8 @@ Result<> each_key(int map_fd, const std::string& name, Visit visit) {
 
 template <typename Key, typename Value>
 Result<Table<Key, Value>> Table<Key, Value>::open(const std::string& path, const std::string& name) {
-  PDL_TRY_ASSIGN(Fd fd, open_map(path, map_type<Key>(), sizeof(Key), sizeof(Value)));
-  return Table(std::move(fd), name);
+  PDL_TRY_ASSIGN(OpenedMap map, open_map(path, map_type<Key>(), sizeof(Key), sizeof(Value)));
+  return Table(std::move(map.fd), name, map.size);
 }
 
 template <typename Key, typename Value>
@@ -152,9 +161,10 @@ Result<bool> Table<Key, Value>::erase(const Key& key) const {
 template <typename Key, typename Value>
 Result<std::vector<std::pair<Key, Value>>> Table<Key, Value>::entries() const {
   std::vector<std::pair<Key, Value>> found;
-  const auto quickly = each_batch<Key, Value>(fd(), [&](const auto& keys, const auto& values, std::uint32_t count) {
-    for (std::uint32_t i = 0; i < count; ++i) found.emplace_back(keys[i], values[i]);
-  });
+  const auto quickly =
+      each_batch<Key, Value>(fd(), size_, [&](const auto& keys, const auto& values, std::uint32_t count) {
+        for (std::uint32_t i = 0; i < count; ++i) found.emplace_back(keys[i], values[i]);
+      });
   if (quickly) return found;
   found.clear();
   PDL_TRY(each_key<Key>(fd(), "map " + name_, [&](const Key& key) -> Result<> {
@@ -169,7 +179,7 @@ template <typename Key, typename Value>
 Result<std::size_t> Table<Key, Value>::count() const {
   std::size_t number = 0;
   const auto add = [&](const auto&, const auto&, std::uint32_t count) { number += count; };
-  if (each_batch<Key, Value>(fd(), add)) return number;
+  if (each_batch<Key, Value>(fd(), size_, add)) return number;
   number = 0;
   PDL_TRY(each_key<Key>(fd(), "map " + name_, [&](const Key&) -> Result<> {
     ++number;
@@ -316,29 +326,35 @@ Result<AddressTable<Value>> open_address_table(const std::string& folder, const 
 }
 
 Result<StatsTable> open_stats(const std::string& folder) {
-  PDL_TRY_ASSIGN(Fd verdicts, open_map(map_pin(folder, "verdicts"), BPF_MAP_TYPE_PERCPU_ARRAY, sizeof(std::uint32_t),
-                                       sizeof(pdl_verdicts)));
-  PDL_TRY_ASSIGN(Fd uplinks, open_map(map_pin(folder, "uplink_stats"), BPF_MAP_TYPE_PERCPU_HASH, sizeof(std::uint32_t),
-                                      sizeof(pdl_uplink_stats)));
+  PDL_TRY_ASSIGN(OpenedMap verdicts, open_map(map_pin(folder, "verdicts"), BPF_MAP_TYPE_PERCPU_ARRAY,
+                                              sizeof(std::uint32_t), sizeof(pdl_verdicts)));
+  PDL_TRY_ASSIGN(OpenedMap uplinks, open_map(map_pin(folder, "uplink_stats"), BPF_MAP_TYPE_PERCPU_HASH,
+                                             sizeof(std::uint32_t), sizeof(pdl_uplink_stats)));
   PDL_TRY_ASSIGN(const unsigned cpus, bpf::possible_cpus());
-  return StatsTable(std::move(verdicts), std::move(uplinks), cpus);
+  return StatsTable(std::move(verdicts.fd), std::move(uplinks.fd), cpus);
 }
 
 }  // namespace
 
-Result<Tables> open_tables(const std::string& version_folder) {
-  Tables tables;
+Result<PodTables> open_pod_tables(const std::string& version_folder) {
+  PodTables tables;
   tables.folder = version_folder;
   PDL_TRY_ASSIGN(tables.pods, open_address_table<pdl_pod>(version_folder, "pods4", "pods6"));
-  PDL_TRY_ASSIGN(tables.nodes, open_address_table<pdl_node>(version_folder, "nodes4", "nodes6"));
   PDL_TRY_ASSIGN(tables.uplinks, open_table<UplinkTable>(version_folder, "uplinks"));
+  PDL_TRY_ASSIGN(OpenedMap generation, open_map(map_pin(version_folder, "generation"), BPF_MAP_TYPE_ARRAY,
+                                                sizeof(std::uint32_t), sizeof(pdl_generation)));
+  tables.generation = GenerationTable(std::move(generation.fd));
+  return tables;
+}
+
+Result<Tables> open_tables(const std::string& version_folder) {
+  Tables tables;
+  PDL_TRY_ASSIGN(static_cast<PodTables&>(tables), open_pod_tables(version_folder));
+  PDL_TRY_ASSIGN(tables.nodes, open_address_table<pdl_node>(version_folder, "nodes4", "nodes6"));
   PDL_TRY_ASSIGN(auto exempt4, (open_table<Table<pdl_prefix4, pdl_exempt>>(version_folder, "exempt4")));
   PDL_TRY_ASSIGN(auto exempt6, (open_table<Table<pdl_prefix6, pdl_exempt>>(version_folder, "exempt6")));
   tables.exempt = ExemptTable(std::move(exempt4), std::move(exempt6));
   PDL_TRY_ASSIGN(tables.stats, open_stats(version_folder));
-  PDL_TRY_ASSIGN(Fd generation, open_map(map_pin(version_folder, "generation"), BPF_MAP_TYPE_ARRAY,
-                                         sizeof(std::uint32_t), sizeof(pdl_generation)));
-  tables.generation = GenerationTable(std::move(generation));
   return tables;
 }
 
@@ -381,12 +397,27 @@ Result<unsigned> current_abi(const std::string& pin_dir) {
   return abi;
 }
 
-Result<Tables> open_current_tables(const std::string& pin_dir) {
+namespace {
+
+// The version folder in force. Errors: see open_current_tables().
+Result<std::string> current_known_folder(const std::string& pin_dir) {
   PDL_TRY_ASSIGN(const unsigned abi, current_abi(pin_dir));
   if (abi != PDL_ABI_VERSION) {
     return fail_errno(EPROTO, "the maps under {} have ABI {}, this build knows {}", pin_dir, abi, PDL_ABI_VERSION);
   }
-  return open_tables(version_dir(pin_dir, abi));
+  return version_dir(pin_dir, abi);
+}
+
+}  // namespace
+
+Result<Tables> open_current_tables(const std::string& pin_dir) {
+  PDL_TRY_ASSIGN(const std::string folder, current_known_folder(pin_dir));
+  return open_tables(folder);
+}
+
+Result<PodTables> open_current_pod_tables(const std::string& pin_dir) {
+  PDL_TRY_ASSIGN(const std::string folder, current_known_folder(pin_dir));
+  return open_pod_tables(folder);
 }
 
 // ---- Values ----------------------------------------------------------------------------------

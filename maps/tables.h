@@ -21,7 +21,7 @@ template <typename Key, typename Value>
 class Table {
  public:
   Table() = default;
-  Table(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+  Table(Fd fd, std::string name, std::uint32_t size) : fd_(std::move(fd)), name_(std::move(name)), size_(size) {}
 
   // Opens a pin. Errors: ENOENT; EINVAL, with name, where what is pinned there has another type or size.
   static Result<Table> open(const std::string& path, const std::string& name);
@@ -42,6 +42,7 @@ class Table {
  private:
   Fd fd_;
   std::string name_;
+  std::uint32_t size_ = 0;  // entries that it can have
 };
 
 // Pod entries and node addresses of both families under one key: the address.
@@ -121,15 +122,19 @@ class GenerationTable {
   Fd fd_;
 };
 
-// What lies under PIN_DIR/v<ABI>/, opened.
-struct Tables {
+// What an attachment has entries in and leads to.
+struct PodTables {
   std::string folder;  // PIN_DIR/v<ABI>
   PodTable pods;
-  NodeTable nodes;
   UplinkTable uplinks;
+  GenerationTable generation;
+};
+
+// What lies under PIN_DIR/v<ABI>/, opened.
+struct Tables : PodTables {
+  NodeTable nodes;
   ExemptTable exempt;
   StatsTable stats;
-  GenerationTable generation;
 };
 
 // How full a map is.
@@ -144,12 +149,15 @@ Result<std::vector<Fill>> fill_of_maps(const Tables& tables);
 // Opens every map of one version folder. Errors: ENOENT naming the pin that is missing, EINVAL naming a
 // pin that is something else than this build's map.
 Result<Tables> open_tables(const std::string& version_folder);
+// Those that a pod's attachment has to do with.
+Result<PodTables> open_pod_tables(const std::string& version_folder);
 
 // What PIN_DIR/current names. Errors: ENOENT where the agent never ran.
 Result<unsigned> current_abi(const std::string& pin_dir);
 
 // Maps of the version in force. Errors: as above; EPROTO where its ABI is not this build's.
 Result<Tables> open_current_tables(const std::string& pin_dir);
+Result<PodTables> open_current_pod_tables(const std::string& pin_dir);
 
 // Name of an enumerator of pdl_verdict, and its text from PDL_VERDICTS.
 std::string verdict_name(unsigned verdict);

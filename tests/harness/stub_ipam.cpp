@@ -86,8 +86,9 @@ int add(const Json& config, const Json& ipam, const std::string& reservation) {
     result = Json::parse(*text, nullptr, false);
   }
   if (!reservation.empty()) {
-    if (const auto written = poduplink::write_file_atomically(reservation, ""); !written)
-      return error(config, 5, written.error().message);
+    // Empty, so that there is never half of one, nor a temporary file of one that was killed.
+    if (const auto made = poduplink::open_file(reservation, O_WRONLY | O_CREAT, 0600); !made)
+      return error(config, 5, made.error().message);
   }
   std::cout << result << "\n";
   return 0;
