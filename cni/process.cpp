@@ -3,9 +3,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,71 +67,90 @@ struct Child {
   Fd errors;
 };
 
-// Between fork and execve: only what is safe there.
-[[noreturn]] void become(const ProcessRequest& request, char* const* environment, pid_t parent, const Pipe& input,
-                         const Pipe& output, const Pipe& errors, const Pipe& failure) {
+// What the child needs between clone and execve. It shares the parent's memory until then, and the parent waits.
+struct Birth {
+  const char* path = nullptr;
+  char* const* environment = nullptr;
+  pid_t parent = -1;
+  int input = -1;
+  int output = -1;
+  int errors = -1;
+  int code = 0;  // errno of what it failed at
+};
+
+// A handler of ours would run in the parent's memory; execve takes them away too late for that.
+void drop_handlers() {
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT, SIGHUP}) {
+    // What is ignored stays so.
+    if (::signal(number, SIG_DFL) == SIG_IGN) (void)::signal(number, SIG_IGN);
+  }
+  (void)::signal(SIGPIPE, SIG_DFL);
+}
+
+// All signals are blocked when it begins.
+int become(void* argument) {
+  auto& birth = *static_cast<Birth*>(argument);
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  int code = 0;
-  if (::getppid() != parent) {
-    code = ESRCH;
-  } else if (::dup2(input.read.get(), STDIN_FILENO) < 0 || ::dup2(output.write.get(), STDOUT_FILENO) < 0 ||
-             ::dup2(errors.write.get(), STDERR_FILENO) < 0) {
-    code = errno;
+  if (::getppid() != birth.parent) {
+    birth.code = ESRCH;
+  } else if (::dup2(birth.input, STDIN_FILENO) < 0 || ::dup2(birth.output, STDOUT_FILENO) < 0 ||
+             ::dup2(birth.errors, STDERR_FILENO) < 0) {
+    birth.code = errno;
   } else {
-    (void)::signal(SIGPIPE, SIG_DFL);
-    if (holding) ::sigprocmask(SIG_SETMASK, &original_mask, nullptr);
-    std::string path = request.path;
-    char* const arguments[] = {path.data(), nullptr};
-    ::execve(request.path.c_str(), arguments, environment);
-    code = errno;
+    drop_handlers();
+    ::sigprocmask(SIG_SETMASK, &original_mask, nullptr);
+    char* const arguments[] = {const_cast<char*>(birth.path), nullptr};
+    ::execve(birth.path, arguments, birth.environment);
+    birth.code = errno;
   }
-  (void)!::write(failure.write.get(), &code, sizeof(code));
   ::_exit(127);
 }
 
-// Errors: errno of execve, as the child reports it.
+// The child without a copy of the parent's memory, which takes longer the more of it there is. Returns when it is
+// another program. Errors: errno of clone, and what the child reports.
+Result<Child> give_birth(Birth& birth) {
+  sigset_t all;
+  sigfillset(&all);
+  sigset_t before;
+  ::sigprocmask(SIG_BLOCK, &all, &before);
+  if (!holding) original_mask = before;
+  constexpr int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD;
+  alignas(16) std::array<char, 16384> stack;  // not initialised: only the child writes there
+  int pidfd = -1;
+  Child child;
+  child.pid = ::clone(&become, stack.data() + stack.size(), flags, &birth, &pidfd);
+  if (child.pid < 0) birth.code = errno;
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  child.process = Fd(pidfd);
+  if (birth.code == 0) return child;
+  if (child.pid > 0) ::waitpid(child.pid, nullptr, 0);
+  return fail_errno(birth.code, "{}", birth.path);
+}
+
+// Errors: as give_birth(), and errno of pipe and fcntl.
 Result<Child> start(const ProcessRequest& request) {
   PDL_TRY_ASSIGN(Pipe input, make_pipe());
   PDL_TRY_ASSIGN(Pipe output, make_pipe());
   PDL_TRY_ASSIGN(Pipe errors, make_pipe());
-  PDL_TRY_ASSIGN(Pipe failure, make_pipe());
+  PDL_TRY(set_nonblocking(input.write));
+  PDL_TRY(set_nonblocking(output.read));
+  PDL_TRY(set_nonblocking(errors.read));
   std::vector<std::string> variables = request.environment;
   std::vector<char*> environment;
   environment.reserve(variables.size() + 1);
   for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);
-
-  Child child;
-  const pid_t parent = ::getpid();
-  child.pid = ::fork();
-  if (child.pid < 0) return fail_errno(errno, "fork");
-  if (child.pid == 0) become(request, environment.data(), parent, input, output, errors, failure);
-  ::setpgid(child.pid, child.pid);  // whichever of the two comes first
-  child.process = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0)));
-  const int pidfd_error = errno;
-
-  failure.write.reset();
-  int code = 0;
-  ssize_t got = 0;
-  do {
-    got = ::read(failure.read.get(), &code, sizeof(code));
-  } while (got < 0 && errno == EINTR);
-  if (got == 0 && !child.process) {
-    ::kill(-child.pid, SIGKILL);
-    code = pidfd_error;
-    got = sizeof(code);
-  }
-  if (got != 0) {
-    ::waitpid(child.pid, nullptr, 0);
-    return fail_errno(code, "{}", request.path);
-  }
+  Birth birth{.path = request.path.c_str(),
+              .environment = environment.data(),
+              .parent = ::getpid(),
+              .input = input.read.get(),
+              .output = output.write.get(),
+              .errors = errors.write.get()};
+  PDL_TRY_ASSIGN(Child child, give_birth(birth));
   child.input = std::move(input.write);
   child.output = std::move(output.read);
   child.errors = std::move(errors.read);
-  PDL_TRY(set_nonblocking(child.input));
-  PDL_TRY(set_nonblocking(child.output));
-  PDL_TRY(set_nonblocking(child.errors));
   return child;
 }
 
@@ -184,7 +203,7 @@ class Conversation {
 
   // What can be read now; closes `fd` at its end.
   static std::string read_some(Fd& fd) {
-    std::array<char, 65536> chunk{};
+    std::array<char, 16384> chunk;  // not initialised: read says how much of it there is
     const ssize_t got = ::read(fd.get(), chunk.data(), chunk.size());
     if (got > 0) return {chunk.data(), static_cast<std::size_t>(got)};
     if (got == 0 || (errno != EAGAIN && errno != EINTR)) fd.reset();

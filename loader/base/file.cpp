@@ -19,7 +19,7 @@ namespace poduplink {
 
 Result<std::string> read_all(int fd, std::size_t limit) {
   std::string text;
-  std::array<char, 16384> chunk{};
+  std::array<char, 16384> chunk;  // not initialised: read says how much of it there is
   for (;;) {
     const ssize_t got = ::read(fd, chunk.data(), chunk.size());
     if (got == 0) return text;

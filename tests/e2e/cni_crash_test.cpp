@@ -33,7 +33,7 @@ TEST_CASE("Q3 J12 J14 H7 F7 C26 C28 C30 D54: ADD fails at any step, says so once
   const std::vector<Step> steps = steps_of(node, "ADD", pod);
   require_cleared(node, pod, Cleaner::del);
   // RTM_NEWLINK, NEWROUTE, NEWADDR, NEWNEIGH; map update, the IPAM plugin, the result.
-  require_has(steps, {"netlink 16", "netlink 24", "netlink 20", "netlink 28", "bpf 2", "fork", "rename", "write"});
+  require_has(steps, {"netlink 16", "netlink 24", "netlink 20", "netlink 28", "bpf 2", "clone", "rename", "write"});
   for (std::size_t at = 0; at < steps.size(); ++at) {
     if (mode == "netfilter" && !steps[at].change) continue;  // the same questions
     const PluginAnswer answer = faulty(node, "ADD", pod, at, "fail");
@@ -74,7 +74,7 @@ TEST_CASE("Q3 J14 K11 C8 C45: DEL fails or is killed at any step, and another DE
   REQUIRE(plain(node, "ADD", pod).ok());
   const std::vector<Step> steps = steps_of(node, "DEL", pod);
   REQUIRE_CLEAN(*node);
-  require_has(steps, {"netlink 17", "bpf 3", "fork", "unlink"});
+  require_has(steps, {"netlink 17", "bpf 3", "clone", "unlink"});
   for (std::size_t at = 0; at < steps.size(); ++at) {
     for (const std::string how : {"fail", "kill"}) {
       if (how == "kill" && !steps[at].change) continue;
@@ -102,7 +102,7 @@ TEST_CASE("Q3 J12 H6: an ADD that is undoing its work fails or is killed at any 
   while (first > 0 && steps[first - 1].name != "netlink 24") --first;
   REQUIRE(first > 0);
   require_has({steps.begin() + static_cast<std::ptrdiff_t>(first), steps.end()},
-              {"netlink 17", "bpf 3", "fork", "unlink"});
+              {"netlink 17", "bpf 3", "clone", "unlink"});
   for (std::size_t at = first; at < steps.size(); ++at) {
     for (const std::string how : {"fail", "kill"}) {
       if (how == "kill" && !steps[at].change) continue;

@@ -388,12 +388,12 @@ TEST_CASE("Q3 C26: killed at any moment, ADD leaves what DEL can clear, and can 
   const Pod pod = value_of(node.make_pod("p", stub_pod(dual)));
   const std::string log = node->folder() + "/plugin.log";
   unsigned cut_short = 0;
-  for (int delay = 0; delay < 40; delay += 2) {
+  for (int delay = 0; delay < 6000; delay += 300) {
     Background plugin = start_plugin(node, "ADD", pod, log);
-    std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+    std::this_thread::sleep_for(std::chrono::microseconds(delay));
     if (const auto killed = plugin.signal(SIGKILL); !killed) UNSCOPED_INFO(killed.error().message);  // over already
     if (plugin.wait(std::chrono::seconds(5)) == 128 + SIGKILL) ++cut_short;
-    INFO("killed after " << delay << " ms");
+    INFO("killed after " << delay << " us");
     const PluginAnswer deleted = value_of(node->call("DEL", pod));
     INFO(deleted.text());
     REQUIRE(deleted.ok());
