@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "cni/ipam/index.h"
 #include "cni/spec/json.h"
 #include "loader/base/file.h"
 #include "loader/base/log.h"
@@ -80,7 +81,7 @@ std::string Store::path_of(const Reservation& reservation) const {
 
 bool Store::exists() const { return ::access(folder_.c_str(), F_OK) == 0; }
 
-Result<> Store::create() const { return make_directories(folder_); }
+Result<> Store::create() const { return make_directories(drafts_folder()); }
 
 Result<Fd> Store::lock() const {
   const std::string path = folder_ + "/lock";
@@ -92,6 +93,7 @@ Result<Fd> Store::lock() const {
 }
 
 Result<std::vector<Reservation>> Store::list() const {
+  if (auto known = read_index(folder_)) return std::move(*known);
   std::vector<Reservation> reservations;
   const auto names = list_directory(folder_);
   if (!names) {
@@ -103,6 +105,11 @@ Result<std::vector<Reservation>> Store::list() const {
   }
   std::ranges::sort(reservations, {}, &Reservation::address);
   return reservations;
+}
+
+void Store::remember(std::vector<Reservation> reservations) const {
+  std::ranges::sort(reservations, {}, &Reservation::address);
+  write_index(folder_, reservations);
 }
 
 std::optional<AttachmentId> Store::owner_of(const Reservation& reservation) const {
@@ -121,7 +128,7 @@ std::optional<timespec> Store::reserved_at(const Reservation& reservation) const
 
 Result<Store::Draft> Store::draft(const AttachmentId& id) const {
   const std::uint64_t owner = attachment_hash(id);
-  std::string path = folder_ + "/" + std::string(draft_prefix) + hash_text(owner) + "-XXXXXX";
+  std::string path = drafts_folder() + "/" + std::string(draft_prefix) + hash_text(owner) + "-XXXXXX";
   const Fd fd(::mkostemp(path.data(), O_CLOEXEC));
   if (!fd) return fail_errno(errno, "{}", path);
   Draft draft(path, owner);
@@ -146,16 +153,21 @@ Result<> Store::reserve(const Draft& draft, const std::vector<IpAddress>& addres
 Result<> Store::release(const Reservation& reservation) const { return remove_file(path_of(reservation)); }
 
 void Store::drop_drafts(std::optional<std::uint64_t> owner) const {
-  const auto names = list_directory(folder_);
-  if (!names) return;
   const std::string owned = std::string(draft_prefix) + (owner ? hash_text(*owner) : "") + "-";
-  for (const std::string& name : *names) {
-    if (!name.starts_with(draft_prefix)) continue;
-    const std::string path = folder_ + "/" + name;
-    struct stat status{};
-    const bool old = ::stat(path.c_str(), &status) == 0 && status.st_mtime + draft_lifetime < ::time(nullptr);
-    if (old || (owner && name.starts_with(owned))) ::unlink(path.c_str());
-  }
+  const auto drop_in = [&](const std::string& folder) {
+    const auto names = list_directory(folder);
+    if (!names) return;
+    for (const std::string& name : *names) {
+      if (!name.starts_with(draft_prefix)) continue;
+      const std::string path = folder + "/" + name;
+      struct stat status{};
+      const bool old = ::stat(path.c_str(), &status) == 0 && status.st_mtime + draft_lifetime < ::time(nullptr);
+      if (old || (owner && name.starts_with(owned))) ::unlink(path.c_str());
+    }
+  };
+  drop_in(drafts_folder());
+  // Where versions up to 0.1 had them, beside thousands of reservations.
+  if (!owner) drop_in(folder_);
 }
 
 std::optional<IpAddress> Store::last_handed_out(const std::string& run) const {

@@ -4,6 +4,9 @@
 // file holds the attachment in full. A file comes into being by a hard link to one that is complete and
 // synced, so a reservation is there entirely or not at all, whenever the process dies.
 //
+// Drafts lie in a folder of their own, DATA_DIR/NETWORK/.drafts, and DATA_DIR/NETWORK/.index is a copy of the names
+// (index.h), so that neither the number of reservations nor other processes make a verb slower.
+//
 // Invariants: names are added and removed under Lock only; DATA_DIR/NETWORK/lock is never unlinked; nothing else is
 // run and nothing is waited for while it is held.
 #pragma once
@@ -62,6 +65,8 @@ class Store {
 
   // All reservations, sorted by address; an absent folder has none. Files of other names are no reservations.
   [[nodiscard]] Result<std::vector<Reservation>> list() const;
+  // Under the lock, after the last change: these are all reservations now. The next list() is quick.
+  void remember(std::vector<Reservation> reservations) const;
 
   // The attachment that a reservation's file names; nothing where the file is empty, cut short or names another one
   // than its name's hash: such a reservation counts as absent.
@@ -75,7 +80,7 @@ class Store {
   Result<> reserve(const Draft& draft, const std::vector<IpAddress>& addresses) const;
   // Under the lock. One that is gone is no error.
   Result<> release(const Reservation& reservation) const;
-  // Under the lock: drops drafts that a killed process has left: the owner's, or those older than ten minutes.
+  // Under the lock: drops drafts that a killed process has left: the owner's, or all that are older than ten minutes.
   void drop_drafts(std::optional<std::uint64_t> owner) const;
 
   // The address handed out last of a run of addresses, to begin behind it the next time. Only a hint:
@@ -85,6 +90,7 @@ class Store {
 
  private:
   [[nodiscard]] std::string path_of(const Reservation& reservation) const;
+  [[nodiscard]] std::string drafts_folder() const { return folder_ + "/.drafts"; }
 
   std::string folder_;
 };

@@ -84,6 +84,8 @@ CniResult<Choice> reserve(const Store& store, const IpamConfig& config, const At
   for (const Pick& pick : choice->picks) {
     if (!pick.requested) store.set_last_handed_out(pick.run, pick.address.address());
   }
+  for (const IpAddress& address : addresses) reservations.push_back({address, attachment_hash(id)});
+  store.remember(std::move(reservations));
   return choice;
 }
 
@@ -123,11 +125,13 @@ CniResult<> del(const Invocation& invocation) {
   if (!store.exists()) return {};
   const AttachmentId id = invocation.attachment();
   PDL_CNI_TRY_ASSIGN(const Fd lock, with_code(cni_code::state, store.lock()));
-  PDL_CNI_TRY_ASSIGN(const auto reservations, with_code(cni_code::state, store.list()));
-  for (const Reservation& reservation : held_by(store, reservations, id, true)) {
-    PDL_CNI_TRY(with_code(cni_code::state, store.release(reservation)));
-  }
+  PDL_CNI_TRY_ASSIGN(auto reservations, with_code(cni_code::state, store.list()));
+  const auto held = held_by(store, reservations, id, true);
+  for (const Reservation& reservation : held) PDL_CNI_TRY(with_code(cni_code::state, store.release(reservation)));
   store.drop_drafts(attachment_hash(id));
+  if (held.empty()) return {};
+  std::erase_if(reservations, [&](const Reservation& one) { return std::ranges::find(held, one) != held.end(); });
+  store.remember(std::move(reservations));
   return {};
 }
 
@@ -167,12 +171,14 @@ CniResult<> gc(const Invocation& invocation) {
   PDL_CNI_TRY_ASSIGN(const auto reservations, with_code(cni_code::state, store.list()));
   // First all are looked at: releasing one of a pair changes the time of the other, which is the same file.
   Reservations stale;
-  std::ranges::copy_if(reservations, std::back_inserter(stale), [&](const Reservation& reservation) {
-    if (std::ranges::binary_search(owners, reservation.owner)) return false;
-    // What came after the list was made is not in it for that reason alone.
-    const auto at = store.reserved_at(reservation);
-    return !at || !is_later(*at, began);
-  });
+  Reservations kept;
+  std::ranges::partition_copy(reservations, std::back_inserter(stale), std::back_inserter(kept),
+                              [&](const Reservation& reservation) {
+                                if (std::ranges::binary_search(owners, reservation.owner)) return false;
+                                // What came after the list was made is not in it for that reason alone.
+                                const auto at = store.reserved_at(reservation);
+                                return !at || !is_later(*at, began);
+                              });
   std::string failures;
   for (const Reservation& reservation : stale) {
     if (const auto released = store.release(reservation); !released) {
@@ -181,6 +187,7 @@ CniResult<> gc(const Invocation& invocation) {
   }
   store.drop_drafts(std::nullopt);
   if (!failures.empty()) return cni_fail(cni_code::state, "{}", failures);
+  if (!stale.empty()) store.remember(std::move(kept));
   return {};
 }
 

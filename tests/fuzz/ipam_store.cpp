@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file in the folder of poduplink-ipam. Input: its name, a newline, what is in it.
+#include "cni/ipam/index.h"
 #include "cni/ipam/store.h"
 #include "tests/fuzz/check.h"
 
@@ -12,6 +13,8 @@ void poduplink::fuzz::test(const std::string& text) {
   // Else what is taken for a reservation could never be released: another file would be looked for.
   if (const auto reservation = parse_reservation_name(input.first))
     require(reservation_name(*reservation) == input.first, "one name for one reservation", input.first);
+  if (const auto index = parse_index(input.rest))
+    require(index_text(*index).size() == input.rest.size(), "one size for one index", input.first);
   const auto owner = parse_owner_text(input.rest);
   if (!owner) return;
   const std::string written = owner_text(*owner);

@@ -107,8 +107,8 @@ void list_reservations(const std::string& folder, std::vector<std::string>& into
   for (auto entry = std::filesystem::recursive_directory_iterator(folder, error);
        !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename();
-    const bool housekeeping =
-        name == "lock" || name.starts_with("last_reserved_ip") || name.starts_with(".last-") || name == "calls.jsonl";
+    const bool housekeeping = name == "lock" || name == ".index" || name.starts_with("last_reserved_ip") ||
+                              name.starts_with(".last-") || name == "calls.jsonl";
     if (entry->is_regular_file(error) && !housekeeping)
       into.push_back("left behind: reservation " + entry->path().string());
   }

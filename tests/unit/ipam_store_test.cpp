@@ -114,14 +114,18 @@ TEST_CASE("the hint survives shorter addresses and damage") {
 TEST_CASE("drafts of the owner and old ones are dropped, others stay") {
   const Folder folder;
   const Store store = made_store(folder);
-  const std::string mine = store.folder() + "/.draft-" + hash_text(attachment_hash(one)) + "-abcdef";
-  const std::string young = store.folder() + "/.draft-0123456789abcdef-abcdef";
-  const std::string old = store.folder() + "/.draft-0123456789abcdef-ghijkl";
-  for (const auto& path : {mine, young, old}) std::ofstream(path) << "x";
-  std::filesystem::last_write_time(old, std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  const std::string drafts = store.folder() + "/.drafts";
+  const std::string mine = drafts + "/.draft-" + hash_text(attachment_hash(one)) + "-abcdef";
+  const std::string young = drafts + "/.draft-0123456789abcdef-abcdef";
+  const std::string old = drafts + "/.draft-0123456789abcdef-ghijkl";
+  const std::string of_before = store.folder() + "/.draft-0123456789abcdef-mnopqr";  // where version 0.1 had them
+  for (const auto& path : {mine, young, old, of_before}) std::ofstream(path) << "x";
+  for (const auto& path : {old, of_before})
+    std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
   store.drop_drafts(std::nullopt);
   CHECK(std::filesystem::exists(mine));
   CHECK_FALSE(std::filesystem::exists(old));
+  CHECK_FALSE(std::filesystem::exists(of_before));
   store.drop_drafts(attachment_hash(one));
   CHECK_FALSE(std::filesystem::exists(mine));
   CHECK(std::filesystem::exists(young));

@@ -16,13 +16,14 @@ namespace poduplink::tests {
 
 class Folder : public TemporaryFolder {
  public:
-  // Names of a sub-folder's reservations and drafts: all but the lock and the hints.
+  // Names of a sub-folder's reservations and drafts: all but the lock, the hints and the index.
   [[nodiscard]] std::vector<std::string> reservations(const std::string& network = "net") const {
     std::vector<std::string> names;
     if (!std::filesystem::exists(file(network))) return names;
-    for (const auto& entry : std::filesystem::directory_iterator(file(network))) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(file(network))) {
       const std::string name = entry.path().filename().string();
-      if (name != "lock" && !name.starts_with(".last-")) names.push_back(name);
+      if (entry.is_regular_file() && name != "lock" && name != ".index" && !name.starts_with(".last-"))
+        names.push_back(name);
     }
     return names;
   }
