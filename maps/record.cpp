@@ -23,6 +23,7 @@ using Json = nlohmann::json;
 // Of the file's own form; readers refuse one they do not know.
 constexpr int record_format = 1;
 constexpr std::string_view record_suffix = ".json";
+constexpr unsigned record_mode = 0600;
 constexpr std::size_t record_limit = std::size_t{1} << 20;
 
 constexpr std::array<std::pair<RecordState, const char*>, 3> state_names{
@@ -112,16 +113,13 @@ Result<Record> read_record_fields(const JsonValue& json) {
   return record;
 }
 
-// Writers hold the lock that the caller holds: a temporary file that is there is nobody's.
-Result<> remove_drafts(const std::string& run_dir, std::string_view beginning) {
-  const auto names = list_directory(records_dir(run_dir));
-  if (!names && names.error().code == ENOENT) return {};
-  if (!names) return Failure(names.error());
-  for (const std::string& name : *names) {
-    if (name.ends_with(record_suffix) || !name.starts_with(beginning)) continue;
-    PDL_TRY(remove_file(records_dir(run_dir) + "/" + name));
-  }
-  return {};
+// All writers hold the global lock, so there is one temporary file at most, and its name needs no list to be found by.
+std::string draft_path(const std::string& path) { return path + ".draft"; }
+
+Result<> write_record(const std::string& path, const Record& record) {
+  PDL_TRY_ASSIGN(StagedFile staged,
+                 StagedFile::write_as(draft_path(path), path, write_record_text(record), record_mode));
+  return staged.put_in_place();
 }
 
 }  // namespace
@@ -175,19 +173,27 @@ Result<std::optional<Record>> load_record(const std::string& run_dir, const Atta
 
 Result<> store_record(const std::string& run_dir, const Record& record) {
   const std::string path = record_path(run_dir, attachment_hash(record.id));
-  auto written = write_file_atomically(path, write_record_text(record));
+  auto written = write_record(path, record);
   if (written || written.error().code != ENOENT) return written;
   PDL_TRY(make_directories(records_dir(run_dir)));
-  return write_file_atomically(path, write_record_text(record));
+  return write_record(path, record);
 }
 
 Result<> remove_record(const std::string& run_dir, const AttachmentId& id) {
-  const std::uint64_t hash = attachment_hash(id);
-  PDL_TRY(remove_file(record_path(run_dir, hash)));
-  return remove_drafts(run_dir, hash_text(hash));
+  const std::string path = record_path(run_dir, attachment_hash(id));
+  PDL_TRY(remove_file(path));
+  return remove_file(draft_path(path));
 }
 
-Result<> remove_record_drafts(const std::string& run_dir) { return remove_drafts(run_dir, {}); }
+Result<> remove_record_drafts(const std::string& run_dir) {
+  const auto names = list_directory(records_dir(run_dir));
+  if (!names && names.error().code == ENOENT) return {};
+  if (!names) return Failure(names.error());
+  for (const std::string& name : *names) {
+    if (!is_record_name(name)) PDL_TRY(remove_file(records_dir(run_dir) + "/" + name));
+  }
+  return {};
+}
 
 bool is_record_name(std::string_view name) { return name.ends_with(record_suffix); }
 

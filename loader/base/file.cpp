@@ -64,9 +64,22 @@ Result<StagedFile> StagedFile::write(const std::string& path, std::string_view t
   const Fd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd) return fail_errno(errno, "{}", temporary);
   StagedFile staged(path, std::move(temporary));
-  if (auto written = write_all(fd.get(), text); !written) return fail_within(std::move(written.error()), path);
-  if (::fchmod(fd.get(), mode) != 0 || ::fsync(fd.get()) != 0) return fail_errno(errno, "{}", path);
+  PDL_TRY(staged.fill(fd.get(), text, mode));
   return staged;
+}
+
+Result<StagedFile> StagedFile::write_as(const std::string& temporary, const std::string& path, std::string_view text,
+                                        unsigned mode) {
+  PDL_TRY_ASSIGN(const Fd fd, open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC, mode));
+  StagedFile staged(path, temporary);
+  PDL_TRY(staged.fill(fd.get(), text, mode));
+  return staged;
+}
+
+Result<> StagedFile::fill(int fd, std::string_view text, unsigned mode) const {
+  if (auto written = write_all(fd, text); !written) return fail_within(std::move(written.error()), path_);
+  if (::fchmod(fd, mode) != 0 || ::fsync(fd) != 0) return fail_errno(errno, "{}", path_);
+  return {};
 }
 
 StagedFile::~StagedFile() {

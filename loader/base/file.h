@@ -27,6 +27,10 @@ class StagedFile {
  public:
   // Mode bits as given, whatever the umask. Errors: errno of the failing step, and no temporary file remains.
   static Result<StagedFile> write(const std::string& path, std::string_view text, unsigned mode);
+  // The temporary file has this name, of the same folder. One that a killed writer left is overwritten: for callers
+  // that hold a lock against all other writers.
+  static Result<StagedFile> write_as(const std::string& temporary, const std::string& path, std::string_view text,
+                                     unsigned mode);
   StagedFile(StagedFile&& other) noexcept
       : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})) {}
   StagedFile& operator=(StagedFile&&) = delete;
@@ -39,6 +43,7 @@ class StagedFile {
 
  private:
   StagedFile(std::string path, std::string temporary) : path_(std::move(path)), temporary_(std::move(temporary)) {}
+  [[nodiscard]] Result<> fill(int fd, std::string_view text, unsigned mode) const;
   std::string path_;
   std::string temporary_;
 };
