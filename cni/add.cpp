@@ -39,6 +39,7 @@ struct Setting {
   Tables tables;
   std::optional<AddResult> previous;  // of the plugins before ours
   std::optional<PodNetwork> first;    // of an external network: the pod as it was
+  Announcer announcer;
 };
 
 CniResult<> refuse_existing_interface(Netlink& container, const Environment& environment, const Options& options) {
@@ -65,7 +66,7 @@ CniResult<Setting> prepare(const Invocation& invocation, const Options& options,
   PDL_CNI_TRY_ASSIGN(Tables tables, open_datapath(options.pin_dir));
   return Setting{options,         invocation.attachment(), std::move(netns),
                  std::move(host), std::move(container),    std::move(tables),
-                 previous,        std::move(first)};
+                 previous,        std::move(first),        {}};
 }
 
 std::vector<IpAddress> plain_addresses(const std::vector<PodAddress>& addresses) {
@@ -126,7 +127,7 @@ std::optional<pdl_pod> pod_entry(Netlink& host, const PodAddress& address, const
 
 // The neighbours on the uplinks learn where the addresses are. A real NIC filters multicast: with the proxy
 // neighbour the uplink joins the solicited-node group of an IPv6 address.
-CniResult<> announce_addresses(Netlink& host, const std::vector<PodAddress>& addresses) {
+CniResult<> announce_addresses(Netlink& host, Announcer& announcer, const std::vector<PodAddress>& addresses) {
   std::vector<Announcement> announcements;
   for (const PodAddress& one : addresses) {
     if (!one.steer || !answers_neighbours(*one.steer)) continue;
@@ -141,7 +142,7 @@ CniResult<> announce_addresses(Netlink& host, const std::vector<PodAddress>& add
     announcements.push_back({link.index, address, link.mac.value_or(MacAddress())});
   }
   // Whoever misses it asks again sooner or later: no reason to fail.
-  if (const auto done = announce(announcements); !done) log_warning("{}", done.error().message);
+  if (const auto done = announcer.announce(announcements); !done) log_warning("{}", done.error().message);
   return {};
 }
 
@@ -246,7 +247,7 @@ CniResult<AddResult> attach(const Invocation& invocation, Setting& setting, cons
   PDL_CNI_TRY(configure_host_side(setting.host, veth, plain));
   PDL_CNI_TRY_ASSIGN(auto routes, configure_pod(setting, record, inside, plain, from_ipam.routes));
   PDL_CNI_TRY(stop_if_asked());
-  PDL_CNI_TRY(announce_addresses(setting.host, addresses));
+  PDL_CNI_TRY(announce_addresses(setting.host, setting.announcer, addresses));
   PDL_CNI_TRY_ASSIGN(const Link finished,
                      with_code(cni_code::container_link, find_link(setting.container, inside.index)));
   PDL_CNI_TRY(mark_ready(setting.options, record));
@@ -285,7 +286,7 @@ CniResult<AddResult> add_or_undo(const Invocation& invocation, const Options& op
     if (const auto forgotten = forget(setting.options, setting.id); !forgotten)
       log_error("undoing ADD: {}", forgotten.error().msg);
   });
-  PDL_CNI_TRY_ASSIGN(const AddResult from_ipam, ipam.add());
+  PDL_CNI_TRY_ASSIGN(const AddResult from_ipam, ipam.add([&setting] { setting.announcer.prepare(); }));
   PDL_CNI_TRY(stop_if_asked());
   PDL_CNI_TRY_ASSIGN(const auto addresses, find_uplinks(setting, from_ipam));
   PDL_CNI_TRY_ASSIGN(AddResult result, attach(invocation, setting, addresses, from_ipam, undo));

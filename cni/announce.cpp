@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <span>
 
-#include "loader/base/fd.h"
 #include "maps/bpf.h"
 
 namespace poduplink {
@@ -122,9 +121,13 @@ std::vector<Frame> announcement_frames(const IpAddress& address, const MacAddres
   return {arp(address, mac, arp_request), arp(address, mac, arp_reply)};
 }
 
-Result<> announce(const std::vector<Announcement>& announcements) {
+void Announcer::prepare() { sender_ = bpf::load_classifier(send_by_own_interface, "announce"); }
+
+Result<> Announcer::announce(const std::vector<Announcement>& announcements) {
   if (announcements.empty()) return {};
-  PDL_TRY_ASSIGN(const Fd sender, bpf::load_classifier(send_by_own_interface, "announce"));
+  if (!sender_) prepare();
+  if (!*sender_) return Failure(sender_->error());
+  const Fd& sender = **sender_;
   Result<> outcome;
   for (const auto& [link, address, mac] : announcements) {
     for (const Frame& frame : announcement_frames(address, mac)) {

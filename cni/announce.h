@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "loader/base/address.h"
+#include "loader/base/fd.h"
 #include "loader/base/result.h"
 
 namespace poduplink {
@@ -21,9 +23,18 @@ struct Announcement {
   MacAddress mac;
 };
 
-// Sends all of it, by a BPF program of four instructions that is run once a frame: the end of a packet socket waits for
-// an RCU grace period, 8 to 16 ms, which no ADD has to spend. Errors: the first of ENODEV where a link is gone, ENOBUFS
-// where it takes no frame, and those of loading a program; the others are sent all the same.
-Result<> announce(const std::vector<Announcement>& announcements);
+// Sends by a BPF program of four instructions that is run once a frame: the end of a packet socket waits for an RCU
+// grace period, 8 to 16 ms, which no ADD has to spend.
+class Announcer {
+ public:
+  // Loads the program. announce() does it otherwise; this is for when there is time.
+  void prepare();
+  // Sends all of it. Errors: the first of ENODEV where a link is gone, ENOBUFS where it takes no frame, and those of
+  // loading the program; the others are sent all the same.
+  Result<> announce(const std::vector<Announcement>& announcements);
+
+ private:
+  std::optional<Result<Fd>> sender_;
+};
 
 }  // namespace poduplink

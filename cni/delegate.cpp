@@ -60,11 +60,17 @@ CniResult<std::string> Ipam::run(const Changes& changes, std::chrono::millisecon
 }
 
 CniResult<std::string> Ipam::run_with(const std::string& input, const Changes& changes,
-                                      std::chrono::milliseconds timeout, bool stoppable) const {
+                                      std::chrono::milliseconds timeout, bool stoppable,
+                                      const std::function<void()>& meanwhile) const {
   const std::string who = one_line("ipam " + type_);
   // A signal ends the plugin with its process group, and what the verb has left to do is done.
   hold_signals();
-  auto outcome = run_process({path_, environment_with(changes), input, timeout, stoppable});
+  auto outcome = run_process({.path = path_,
+                              .environment = environment_with(changes),
+                              .input = input,
+                              .timeout = timeout,
+                              .stoppable = stoppable,
+                              .meanwhile = meanwhile});
   if (!outcome) return CniFailure(cni_error(cni_code::ipam_not_run, std::move(outcome.error()).within(who)));
   began_ = true;
   switch (outcome->end) {
@@ -88,8 +94,8 @@ CniResult<std::string> Ipam::run_with(const std::string& input, const Changes& c
                              beginning_of(outcome->output)});
 }
 
-CniResult<AddResult> Ipam::add() const {
-  const auto text = run({{"CNI_COMMAND", "ADD"}}, timeout_);
+CniResult<AddResult> Ipam::add(const std::function<void()>& meanwhile) const {
+  const auto text = run_with(invocation_.config.raw(), {{"CNI_COMMAND", "ADD"}}, timeout_, true, meanwhile);
   // One that does not know the version has done nothing.
   began_ = began_ && (text || text.error().code != cni_code::incompatible_version);
   if (!text) return CniFailure(text.error());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,7 +26,8 @@ class Ipam {
 
   // Errors: the plugin's own, with its code and its type before the message; ipam_not_run where it did not
   // run or said nothing readable; ipam_timeout; ipam_result where it exited well but without a result.
-  [[nodiscard]] CniResult<AddResult> add() const;
+  // `meanwhile` is done while it runs, if it can be run.
+  [[nodiscard]] CniResult<AddResult> add(const std::function<void()>& meanwhile = {}) const;
   // ADD's opposite within ADD: what goes wrong is only logged. It gets less time than others. False: an address
   // may still be reserved.
   bool undo_add() const;
@@ -47,7 +49,8 @@ class Ipam {
   [[nodiscard]] CniResult<std::string> run(const Changes& changes, std::chrono::milliseconds timeout,
                                            bool stoppable = true) const;
   [[nodiscard]] CniResult<std::string> run_with(const std::string& input, const Changes& changes,
-                                                std::chrono::milliseconds timeout, bool stoppable) const;
+                                                std::chrono::milliseconds timeout, bool stoppable,
+                                                const std::function<void()>& meanwhile = {}) const;
 
   const Invocation& invocation_;
   // add() began something that has to be taken back.

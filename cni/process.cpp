@@ -270,7 +270,11 @@ Result<ProcessOutcome> run_process(const ProcessRequest& request) {
   const auto give_up = Clock::now() + busy_patience;
   for (;;) {
     auto child = start(request);
-    if (child) return Conversation(std::move(*child), request).run();
+    if (child) {
+      Conversation conversation(std::move(*child), request);
+      if (request.meanwhile) request.meanwhile();
+      return conversation.run();
+    }
     if (child.error().code != ETXTBSY || Clock::now() >= give_up) return Failure(std::move(child.error()));
     std::this_thread::sleep_for(busy_interval);
   }

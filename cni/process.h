@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct ProcessRequest {
   std::chrono::milliseconds timeout{};
   bool stoppable = true;  // a held signal ends it
   std::size_t output_limit = std::size_t{1} << 20;
+  std::function<void()> meanwhile;  // done once, while the program runs; nothing that takes long
 };
 
 enum class ProcessEnd {

@@ -76,8 +76,9 @@ Key prefix_key(const Prefix& prefix) {
 
 // Values of one key, one a CPU; each struct here is a multiple of eight octets, so slots have no padding.
 template <typename Value>
-Result<Value> summed(int map_fd, const void* key, unsigned cpus) {
+Result<Value> summed(int map_fd, const void* key) {
   static_assert(sizeof(Value) % sizeof(std::uint64_t) == 0);
+  PDL_TRY_ASSIGN(const unsigned cpus, bpf::possible_cpus());
   constexpr std::size_t counters = sizeof(Value) / sizeof(std::uint64_t);
   std::vector<std::uint64_t> slots(counters * cpus);
   PDL_TRY(bpf::lookup(map_fd, key, slots.data()));
@@ -258,7 +259,7 @@ Result<std::vector<std::pair<Prefix, std::uint32_t>>> ExemptTable::entries() con
 
 Result<pdl_verdicts> StatsTable::verdicts() const {
   const std::uint32_t key = 0;
-  auto sums = summed<pdl_verdicts>(verdicts_.get(), &key, cpus_);
+  auto sums = summed<pdl_verdicts>(verdicts_.get(), &key);
   if (!sums) return fail_within(std::move(sums.error()), "map verdicts");
   return sums;
 }
@@ -266,7 +267,7 @@ Result<pdl_verdicts> StatsTable::verdicts() const {
 Result<std::vector<std::pair<std::uint32_t, pdl_uplink_stats>>> StatsTable::uplinks() const {
   std::vector<std::pair<std::uint32_t, pdl_uplink_stats>> found;
   PDL_TRY(each_key<std::uint32_t>(uplink_stats_.get(), "map uplink_stats", [&](std::uint32_t ifindex) -> Result<> {
-    auto sums = summed<pdl_uplink_stats>(uplink_stats_.get(), &ifindex, cpus_);
+    auto sums = summed<pdl_uplink_stats>(uplink_stats_.get(), &ifindex);
     if (sums) {
       found.emplace_back(ifindex, *sums);
     } else if (sums.error().code != ENOENT) {
@@ -278,7 +279,8 @@ Result<std::vector<std::pair<std::uint32_t, pdl_uplink_stats>>> StatsTable::upli
 }
 
 Result<> StatsTable::add_uplink(std::uint32_t ifindex) const {
-  const std::vector<pdl_uplink_stats> zeros(cpus_);
+  PDL_TRY_ASSIGN(const unsigned cpus, bpf::possible_cpus());
+  const std::vector<pdl_uplink_stats> zeros(cpus);
   auto added = bpf::update(uplink_stats_.get(), &ifindex, zeros.data(), bpf::Update::create);
   if (added || added.error().code == EEXIST) return {};
   return fail_within(std::move(added.error()), "map uplink_stats");
@@ -330,8 +332,7 @@ Result<StatsTable> open_stats(const std::string& folder) {
                                               sizeof(std::uint32_t), sizeof(pdl_verdicts)));
   PDL_TRY_ASSIGN(OpenedMap uplinks, open_map(map_pin(folder, "uplink_stats"), BPF_MAP_TYPE_PERCPU_HASH,
                                              sizeof(std::uint32_t), sizeof(pdl_uplink_stats)));
-  PDL_TRY_ASSIGN(const unsigned cpus, bpf::possible_cpus());
-  return StatsTable(std::move(verdicts.fd), std::move(uplinks.fd), cpus);
+  return StatsTable(std::move(verdicts.fd), std::move(uplinks.fd));
 }
 
 }  // namespace

@@ -92,8 +92,7 @@ class ExemptTable {
 class StatsTable {
  public:
   StatsTable() = default;
-  StatsTable(Fd verdicts, Fd uplink_stats, unsigned cpus)
-      : verdicts_(std::move(verdicts)), uplink_stats_(std::move(uplink_stats)), cpus_(cpus) {}
+  StatsTable(Fd verdicts, Fd uplink_stats) : verdicts_(std::move(verdicts)), uplink_stats_(std::move(uplink_stats)) {}
 
   [[nodiscard]] Result<pdl_verdicts> verdicts() const;
   [[nodiscard]] Result<std::vector<std::pair<std::uint32_t, pdl_uplink_stats>>> uplinks() const;
@@ -104,7 +103,6 @@ class StatsTable {
  private:
   Fd verdicts_;
   Fd uplink_stats_;
-  unsigned cpus_ = 1;
 };
 
 // By what generation of the configuration the programs remember flows as judged.

@@ -111,6 +111,9 @@ Result<> remove_file(const std::string& path) {
 }
 
 Result<> make_directories(const std::string& path, unsigned mode) {
+  // Mostly it is there, and mostly those above it are.
+  if (::mkdir(path.c_str(), mode) == 0 || errno == EEXIST) return {};
+  if (errno != ENOENT) return fail_errno(errno, "{}", path);
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
     if (!part.empty() && ::mkdir(part.c_str(), mode) != 0 && errno != EEXIST) return fail_errno(errno, "{}", part);

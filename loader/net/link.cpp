@@ -81,13 +81,9 @@ Result<Link> find_link(Netlink& netlink, int index) {
 
 Result<Link> find_link_by_name(Netlink& netlink, const std::string& name) {
   Message message(RTM_GETLINK, 0, link_header());
-  // The kernel takes names of up to 15 octets here and longer alternative names there.
+  // Either attribute finds names and alternative names; the first takes 15 octets at most.
   message.put_string(name.size() < IFNAMSIZ ? IFLA_IFNAME : IFLA_ALT_IFNAME, name);
-  auto link = query_one(netlink, message, name);
-  if (link || link.error().code != ENODEV || name.size() >= IFNAMSIZ) return link;
-  Message alternative(RTM_GETLINK, 0, link_header());
-  alternative.put_string(IFLA_ALT_IFNAME, name);
-  return query_one(netlink, alternative, name);
+  return query_one(netlink, message, name);
 }
 
 Result<std::vector<Link>> dump_links(Netlink& netlink) {

@@ -27,6 +27,7 @@ extern "C" {
 long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
 int __real_nl_send(nl_sock* socket, nl_msg* message);
 int __real_nl_connect(nl_sock* socket, int protocol);
+int __real_socket(int domain, int type, int protocol);
 int __real_open(const char* path, int flags, mode_t mode);
 ssize_t __real_write(int fd, const void* data, size_t size);
 int __real_mkdir(const char* path, mode_t mode);
@@ -120,6 +121,10 @@ int __wrap_nl_send(nl_sock* socket, nl_msg* message) {
 
 int __wrap_nl_connect(nl_sock* socket, int protocol) {
   return must_fail(Kind::look, "netlink socket") ? -NLE_NOMEM : __real_nl_connect(socket, protocol);
+}
+
+int __wrap_socket(int domain, int type, int protocol) {
+  return must_fail(Kind::look, "socket") ? failed() : __real_socket(domain, type, protocol);
 }
 
 int __wrap_open(const char* path, int flags, mode_t mode) {
