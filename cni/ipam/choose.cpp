@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 
 namespace poduplink::ipam {
 namespace {
 
 using Addresses = std::vector<IpAddress>;
+using Taken = std::span<const Reservation>;
 
 constexpr std::array<Family, 2> families = {Family::v4, Family::v6};
 
@@ -16,14 +18,18 @@ const char* family_name(Family family) { return family == Family::v4 ? "IPv4" : 
 
 bool holds(const Addresses& sorted, const IpAddress& address) { return std::ranges::binary_search(sorted, address); }
 
-// The addresses of a sorted list that lie in the range.
-std::span<const IpAddress> within(const Addresses& sorted, const AddressRange& range) {
-  const auto begin = std::ranges::lower_bound(sorted, range.first);
-  const auto end = std::ranges::upper_bound(sorted, range.last);
-  return {begin, end};
+bool holds(Taken taken, const IpAddress& address) {
+  return std::ranges::binary_search(taken, address, {}, &Reservation::address);
 }
 
-std::uint64_t count_free(const AddressRange& range, const Addresses& taken, const Addresses& reserved) {
+// What lies in the range of a list that is sorted by address.
+template <typename List, typename Projection = std::identity>
+auto within(const List& sorted, const AddressRange& range, Projection address = {}) {
+  const auto begin = std::ranges::lower_bound(sorted, range.first, {}, address);
+  return std::span(begin, std::ranges::upper_bound(sorted, range.last, {}, address));
+}
+
+std::uint64_t count_free(const AddressRange& range, Taken taken, const Addresses& reserved) {
   std::uint64_t unusable = 0;
   for (const IpAddress& address : within(reserved, range)) {
     if (why_reserved(range, address) == nullptr && !holds(taken, address)) ++unusable;
@@ -33,18 +39,18 @@ std::uint64_t count_free(const AddressRange& range, const Addresses& taken, cons
     if (why_reserved(range, end) != nullptr && !holds(taken, end)) ++unusable;
     if (range.first == range.last) break;
   }
-  unusable += within(taken, range).size();
+  unusable += within(taken, range, &Reservation::address).size();
   const std::uint64_t all = count_addresses(range.first, range.last);
   return all > unusable ? all - unusable : 0;
 }
 
-bool is_free(const AddressRange& range, const IpAddress& address, const Addresses& taken, const Addresses& reserved) {
+bool is_free(const AddressRange& range, const IpAddress& address, Taken taken, const Addresses& reserved) {
   return !holds(taken, address) && !holds(reserved, address) && why_reserved(range, address) == nullptr;
 }
 
 // The first free address from `from` to `to`, both included.
 std::optional<IpAddress> first_free(const AddressRange& range, std::optional<IpAddress> from, const IpAddress& to,
-                                    const Addresses& taken, const Addresses& reserved) {
+                                    Taken taken, const Addresses& reserved) {
   for (; from && *from <= to; from = from->plus(1)) {
     if (is_free(range, *from, taken, reserved)) return from;
   }
@@ -57,7 +63,7 @@ std::string run_of(const Pool& pool, Family family) {
 }
 
 // The next free address of the family behind the hint, round the ranges once.
-std::optional<Pick> next_free(const Pool& pool, Family family, const Addresses& taken, const Addresses& reserved,
+std::optional<Pick> next_free(const Pool& pool, Family family, Taken taken, const Addresses& reserved,
                               const Hints& hints) {
   std::vector<const AddressRange*> ranges;
   for (const AddressRange& range : pool.ranges) {
@@ -85,7 +91,7 @@ std::optional<Pick> next_free(const Pool& pool, Family family, const Addresses& 
 }
 
 // What is left of the pool's scarcest family.
-std::uint64_t pairs_left(const Pool& pool, const Addresses& taken, const Addresses& reserved) {
+std::uint64_t pairs_left(const Pool& pool, Taken taken, const Addresses& reserved) {
   std::uint64_t left = std::numeric_limits<std::uint64_t>::max();
   for (const Family family : families) {
     if (pool.has(family)) left = std::min(left, count_free(pool, family, taken, reserved));
@@ -93,7 +99,7 @@ std::uint64_t pairs_left(const Pool& pool, const Addresses& taken, const Address
   return left;
 }
 
-std::string exhausted_text(const std::vector<Pool>& pools, const Addresses& taken, const Addresses& reserved) {
+std::string exhausted_text(const std::vector<Pool>& pools, Taken taken, const Addresses& reserved) {
   std::string text;
   for (const Pool& pool : pools) {
     for (const Family family : families) {
@@ -129,7 +135,7 @@ CniResult<const Pool*> pool_of_requests(const std::vector<Pool>& pools, const Ad
 
 }  // namespace
 
-std::uint64_t count_free(const Pool& pool, Family family, const Addresses& taken, const Addresses& reserved) {
+std::uint64_t count_free(const Pool& pool, Family family, Taken taken, const Addresses& reserved) {
   std::uint64_t sum = 0;
   for (const AddressRange& range : pool.ranges) {
     if (range.family() != family) continue;
@@ -152,8 +158,7 @@ Addresses gateways_of(const std::vector<Pool>& pools) {
   return gateways;
 }
 
-CniResult<Choice> choose(const std::vector<Pool>& pools, const Addresses& taken, const Addresses& requested,
-                         const Hints& hints) {
+CniResult<Choice> choose(const std::vector<Pool>& pools, Taken taken, const Addresses& requested, const Hints& hints) {
   const Addresses reserved = gateways_of(pools);
   Choice choice;
   PDL_CNI_TRY_ASSIGN(choice.pool, pool_of_requests(pools, requested, reserved));

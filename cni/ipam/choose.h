@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cni/ipam/ipam_config.h"
+#include "cni/ipam/reservation.h"
 
 namespace poduplink::ipam {
 
@@ -27,8 +29,8 @@ struct Choice {
 using Hints = std::function<std::optional<IpAddress>(const std::string& run)>;
 
 // How many addresses of that family the pool can still hand out; 2^64 - 1 stands for all that is more.
-// `reserved`, here and below: the configured gateways of all pools (gateways_of), sorted; `taken`: sorted.
-std::uint64_t count_free(const Pool& pool, Family family, const std::vector<IpAddress>& taken,
+// `reserved`, here and below: the configured gateways of all pools (gateways_of), sorted; `taken`: sorted by address.
+std::uint64_t count_free(const Pool& pool, Family family, std::span<const Reservation> taken,
                          const std::vector<IpAddress>& reserved);
 
 // All gateways of the pools, sorted and each once. None is ever handed out, in whichever pool it lies.
@@ -38,7 +40,7 @@ std::vector<IpAddress> gateways_of(const std::vector<Pool>& pools);
 // family is taken, the first of several; each address is the next free one behind the one handed out last, so that
 // one just released is not used again soon. Requested addresses, none of which is taken, decide the pool.
 // Errors: no_address; address_refused, naming the address.
-CniResult<Choice> choose(const std::vector<Pool>& pools, const std::vector<IpAddress>& taken,
+CniResult<Choice> choose(const std::vector<Pool>& pools, std::span<const Reservation> taken,
                          const std::vector<IpAddress>& requested, const Hints& hints);
 
 }  // namespace poduplink::ipam

@@ -8,13 +8,16 @@
 // the time) is none.
 #pragma once
 
+#include <cstddef>
 #include <ctime>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "cni/ipam/store.h"
+#include "cni/ipam/reservation.h"
+#include "loader/base/fd.h"
 
 namespace poduplink::ipam {
 
@@ -30,10 +33,42 @@ struct Index {
 std::string index_text(const Index& index);
 std::optional<Index> parse_index(std::string_view text);
 
-// With or without the lock. Nothing: there is none that holds.
+// A copy, with or without the lock. Nothing: there is no index that holds.
 std::optional<std::vector<Reservation>> read_index(const std::string& folder);
-// Under the lock, when all changes are made. Sorted by address. What fails is not reported: the next one reads the
-// names.
-void write_index(const std::string& folder, const std::vector<Reservation>& reservations);
+
+// All reservations of a folder and the index of them, for a holder of the lock who changes both: first a name, then the
+// same here, and settle() last. Until then, and where it is not called, there is no index that holds. The file is
+// changed in place: what an ADD or DEL does to it does not grow with the number of reservations.
+class Ledger {
+ public:
+  // By the index. Nothing: there is none that holds.
+  static std::optional<Ledger> open(const std::string& folder);
+  // By the names; sorted by address.
+  Ledger(std::string folder, std::vector<Reservation> reservations)
+      : folder_(std::move(folder)), copy_(std::move(reservations)) {}
+  Ledger(Ledger&& other) noexcept;
+  Ledger& operator=(Ledger&&) = delete;
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+  ~Ledger();
+
+  // Sorted by address.
+  [[nodiscard]] std::span<const Reservation> all() const;
+  void insert(const Reservation& reservation);
+  void erase(const Reservation& reservation);
+  // What fails is not reported: the next one reads the names.
+  void settle();
+
+ private:
+  Ledger(std::string folder, Fd file, void* map, std::size_t map_size)
+      : folder_(std::move(folder)), file_(std::move(file)), map_(map), map_size_(map_size) {}
+  void leave_the_map();
+
+  std::string folder_;
+  Fd file_;
+  void* map_ = nullptr;  // of the file, with room for some more; null: they are in copy_
+  std::size_t map_size_ = 0;
+  std::vector<Reservation> copy_;
+};
 
 }  // namespace poduplink::ipam

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "cni/ipam/index.h"
 #include "cni/spec/json.h"
 #include "loader/base/file.h"
 #include "loader/base/log.h"
@@ -107,9 +106,10 @@ Result<std::vector<Reservation>> Store::list() const {
   return reservations;
 }
 
-void Store::remember(std::vector<Reservation> reservations) const {
-  std::ranges::sort(reservations, {}, &Reservation::address);
-  write_index(folder_, reservations);
+Result<Ledger> Store::ledger() const {
+  if (auto known = Ledger::open(folder_)) return std::move(*known);
+  PDL_TRY_ASSIGN(auto reservations, list());
+  return Ledger(folder_, std::move(reservations));
 }
 
 std::optional<AttachmentId> Store::owner_of(const Reservation& reservation) const {

@@ -17,19 +17,14 @@
 #include <string>
 #include <vector>
 
+#include "cni/ipam/index.h"
+#include "cni/ipam/reservation.h"
 #include "loader/base/address.h"
 #include "loader/base/fd.h"
 #include "loader/base/result.h"
 #include "maps/attachment.h"
 
 namespace poduplink::ipam {
-
-struct Reservation {
-  IpAddress address;
-  std::uint64_t owner = 0;  // attachment_hash
-
-  friend bool operator==(const Reservation&, const Reservation&) = default;
-};
 
 // A reservation's file: its name and what is in it, and back. Nothing: such a file is none of ours.
 std::string reservation_name(const Reservation& reservation);
@@ -65,8 +60,8 @@ class Store {
 
   // All reservations, sorted by address; an absent folder has none. Files of other names are no reservations.
   [[nodiscard]] Result<std::vector<Reservation>> list() const;
-  // Under the lock, after the last change: these are all reservations now. The next list() is quick.
-  void remember(std::vector<Reservation> reservations) const;
+  // The same, for a holder of the lock who is going to change them.
+  [[nodiscard]] Result<Ledger> ledger() const;
 
   // The attachment that a reservation's file names; nothing where the file is empty, cut short or names another one
   // than its name's hash: such a reservation counts as absent.

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <ctime>
 #include <iterator>
+#include <span>
 
 #include "cni/ipam/choose.h"
 #include "cni/ipam/ipam_config.h"
@@ -18,17 +19,13 @@ namespace {
 
 using Reservations = std::vector<Reservation>;
 
-std::vector<IpAddress> addresses_of(const Reservations& reservations) {
-  std::vector<IpAddress> addresses;
-  for (const Reservation& reservation : reservations) addresses.push_back(reservation.address);
-  return addresses;
-}
-
 // The reservations that this attachment holds; ones whose file is damaged have only the hash to go by.
-Reservations held_by(const Store& store, const Reservations& reservations, const AttachmentId& id, bool damaged_count) {
+Reservations held_by(const Store& store, std::span<const Reservation> reservations, const AttachmentId& id,
+                     bool damaged_count) {
+  const std::uint64_t hash = attachment_hash(id);
   Reservations held;
   for (const Reservation& reservation : reservations) {
-    if (reservation.owner != attachment_hash(id)) continue;
+    if (reservation.owner != hash) continue;
     const auto owner = store.owner_of(reservation);
     if (owner ? *owner == id : damaged_count) held.push_back(reservation);
   }
@@ -37,24 +34,31 @@ Reservations held_by(const Store& store, const Reservations& reservations, const
 
 // Releases those whose file is damaged; whoever held them cannot be told. Only looked for when it matters,
 // because it opens every file. Returns whether there were any.
-bool drop_damaged(const Store& store, Reservations& reservations) {
-  return std::erase_if(reservations, [&](const Reservation& reservation) {
-           if (store.owner_of(reservation)) return false;
-           log_warning("reservation of {} is damaged and counts as absent", reservation.address.text());
-           return store.release(reservation).has_value();
-         }) > 0;
+bool drop_damaged(const Store& store, Ledger& ledger) {
+  const Reservations all(ledger.all().begin(), ledger.all().end());
+  bool dropped = false;
+  for (const Reservation& reservation : all) {
+    if (store.owner_of(reservation)) continue;
+    log_warning("reservation of {} is damaged and counts as absent", reservation.address.text());
+    if (!store.release(reservation)) continue;
+    ledger.erase(reservation);
+    dropped = true;
+  }
+  return dropped;
 }
 
-CniResult<> check_requested(const Store& store, Reservations& reservations, const std::vector<IpAddress>& requested) {
+CniResult<> check_requested(const Store& store, Ledger& ledger, const std::vector<IpAddress>& requested) {
   for (const IpAddress& address : requested) {
-    const auto found = std::ranges::find(reservations, address, &Reservation::address);
-    if (found == reservations.end()) continue;
+    const auto all = ledger.all();
+    const auto found = std::ranges::find(all, address, &Reservation::address);
+    if (found == all.end()) continue;
+    const Reservation damaged = *found;
     if (const auto owner = store.owner_of(*found)) {
       return cni_fail(cni_code::address_refused, "requested address {} is held by container {}, interface {}",
                       address.text(), owner->container_id, owner->if_name);
     }
-    PDL_CNI_TRY(with_code(cni_code::state, store.release(*found)));
-    reservations.erase(found);
+    PDL_CNI_TRY(with_code(cni_code::state, store.release(damaged)));
+    ledger.erase(damaged);
   }
   return {};
 }
@@ -64,17 +68,17 @@ CniResult<Choice> reserve(const Store& store, const IpamConfig& config, const At
                           const std::vector<IpAddress>& requested) {
   PDL_CNI_TRY_ASSIGN(const auto draft, with_code(cni_code::state, store.draft(id)));
   PDL_CNI_TRY_ASSIGN(const Fd lock, with_code(cni_code::state, store.lock()));
-  PDL_CNI_TRY_ASSIGN(auto reservations, with_code(cni_code::state, store.list()));
-  const auto held = held_by(store, reservations, id, false);
+  PDL_CNI_TRY_ASSIGN(Ledger ledger, with_code(cni_code::state, store.ledger()));
+  const auto held = held_by(store, ledger.all(), id, false);
   if (!held.empty()) {
     return cni_fail(cni_code::already_added, "container {}, interface {} holds {} already", id.container_id, id.if_name,
                     held.front().address.text());
   }
-  PDL_CNI_TRY(check_requested(store, reservations, requested));
+  PDL_CNI_TRY(check_requested(store, ledger, requested));
   const Hints hints = [&store](const std::string& run) { return store.last_handed_out(run); };
-  auto choice = choose(config.pools, addresses_of(reservations), requested, hints);
-  if (!choice && choice.error().code == cni_code::no_address && drop_damaged(store, reservations)) {
-    choice = choose(config.pools, addresses_of(reservations), requested, hints);
+  auto choice = choose(config.pools, ledger.all(), requested, hints);
+  if (!choice && choice.error().code == cni_code::no_address && drop_damaged(store, ledger)) {
+    choice = choose(config.pools, ledger.all(), requested, hints);
   }
   if (!choice) return choice;
 
@@ -84,8 +88,8 @@ CniResult<Choice> reserve(const Store& store, const IpamConfig& config, const At
   for (const Pick& pick : choice->picks) {
     if (!pick.requested) store.set_last_handed_out(pick.run, pick.address.address());
   }
-  for (const IpAddress& address : addresses) reservations.push_back({address, attachment_hash(id)});
-  store.remember(std::move(reservations));
+  for (const IpAddress& address : addresses) ledger.insert({address, attachment_hash(id)});
+  ledger.settle();
   return choice;
 }
 
@@ -125,13 +129,14 @@ CniResult<> del(const Invocation& invocation) {
   if (!store.exists()) return {};
   const AttachmentId id = invocation.attachment();
   PDL_CNI_TRY_ASSIGN(const Fd lock, with_code(cni_code::state, store.lock()));
-  PDL_CNI_TRY_ASSIGN(auto reservations, with_code(cni_code::state, store.list()));
-  const auto held = held_by(store, reservations, id, true);
-  for (const Reservation& reservation : held) PDL_CNI_TRY(with_code(cni_code::state, store.release(reservation)));
+  PDL_CNI_TRY_ASSIGN(Ledger ledger, with_code(cni_code::state, store.ledger()));
+  const auto held = held_by(store, ledger.all(), id, true);
+  for (const Reservation& reservation : held) {
+    PDL_CNI_TRY(with_code(cni_code::state, store.release(reservation)));
+    ledger.erase(reservation);
+  }
   store.drop_drafts(attachment_hash(id));
-  if (held.empty()) return {};
-  std::erase_if(reservations, [&](const Reservation& one) { return std::ranges::find(held, one) != held.end(); });
-  store.remember(std::move(reservations));
+  if (!held.empty()) ledger.settle();
   return {};
 }
 
@@ -187,7 +192,7 @@ CniResult<> gc(const Invocation& invocation) {
   }
   store.drop_drafts(std::nullopt);
   if (!failures.empty()) return cni_fail(cni_code::state, "{}", failures);
-  if (!stale.empty()) store.remember(std::move(kept));
+  if (!stale.empty()) Ledger(store.folder(), std::move(kept)).settle();
   return {};
 }
 
@@ -200,7 +205,7 @@ CniResult<> status(const Invocation& invocation) {
     return cni_fail(cni_code::not_available, "key 'ipam.dataDir': {}: {}", folder, errno_text(errno));
   }
   PDL_CNI_TRY_ASSIGN(const auto reservations, with_code(cni_code::not_available, store.list()));
-  auto choice = choose(config.pools, addresses_of(reservations), {}, [](const std::string&) { return std::nullopt; });
+  auto choice = choose(config.pools, reservations, {}, [](const std::string&) { return std::nullopt; });
   if (!choice) {
     choice.error().code = cni_code::not_available;
     return CniFailure(std::move(choice.error()));

@@ -25,9 +25,11 @@ std::vector<Pool> pools_of(const std::string& pools) {
 
 const Hints no_hints = [](const std::string&) { return std::nullopt; };
 
-std::vector<IpAddress> sorted(std::vector<IpAddress> addresses) {
-  std::ranges::sort(addresses);
-  return addresses;
+std::vector<Reservation> sorted(const std::vector<IpAddress>& addresses) {
+  std::vector<Reservation> taken;
+  for (const IpAddress& address : addresses) taken.push_back({address, 1});
+  std::ranges::sort(taken, {}, &Reservation::address);
+  return taken;
 }
 
 std::string first_address(const CniResult<Choice>& choice) {
@@ -40,17 +42,13 @@ std::vector<IpAddress> drain(const std::vector<Pool>& pools) {
   std::optional<IpAddress> last;
   const Hints hints = [&last](const std::string&) { return last; };
   for (;;) {
-    const auto choice = choose(pools, taken, {}, hints);
+    const auto choice = choose(pools, sorted(taken), {}, hints);
     if (!choice) {
       CHECK(choice.error().code == cni_code::no_address);
       return taken;
     }
     last = choice->picks[0].address.address();
-    taken = sorted([&] {
-      auto more = taken;
-      more.push_back(*last);
-      return more;
-    }());
+    taken.push_back(*last);
   }
 }
 
@@ -115,8 +113,8 @@ TEST_CASE("the pool with most left of its scarcest family is chosen") {
 
 TEST_CASE("an address follows the one handed out last and comes round") {
   const auto pools = pools_of(R"([{"uplink":"e","ranges":["10.0.0.10-10.0.0.12","10.0.0.20-10.0.0.21"],"prefix":24}])");
-  const auto after = [&](const char* last, std::vector<IpAddress> taken) {
-    return first_address(choose(pools, sorted(std::move(taken)), {}, [&](const std::string& run) {
+  const auto after = [&](const char* last, const std::vector<IpAddress>& taken) {
+    return first_address(choose(pools, sorted(taken), {}, [&](const std::string& run) {
       CHECK(run == "10.0.0.10");
       return std::optional(ip(last));
     }));
@@ -162,7 +160,7 @@ TEST_CASE("a request that cannot be met names the address") {
 
 TEST_CASE("exhaustion names what has run out") {
   const auto pools = pools_of(R"([{"uplink":"e","ranges":["10.1.0.5","fd00:1::/64"],"prefix":24}])");
-  const auto choice = choose(pools, {ip("10.1.0.5")}, {}, no_hints);
+  const auto choice = choose(pools, sorted({ip("10.1.0.5")}), {}, no_hints);
   REQUIRE_FALSE(choice);
   CHECK(choice.error().code == cni_code::no_address);
   CHECK(choice.error().msg == "no address is free: exhausted is IPv4 of uplink e");

@@ -2,9 +2,12 @@
 // The copy of the reservations' names: right, or none.
 #include "cni/ipam/index.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
+#include "cni/ipam/store.h"
 #include "loader/base/file.h"
 #include "tests/unit/ipam_test_support.h"
 
@@ -18,6 +21,11 @@ Reservation reservation(const std::string& address, std::uint64_t owner) { retur
 
 const std::vector<Reservation> some{reservation("10.0.0.5", 1), reservation("10.0.0.6", 0xffffffffffffffff),
                                     reservation("fd00::5", 1)};
+
+// These are all reservations now, whatever names there are.
+void remember(const Store& store, std::vector<Reservation> reservations) {
+  Ledger(store.folder(), std::move(reservations)).settle();
+}
 
 // A folder with these names in it.
 void fill(const Store& store, const std::vector<Reservation>& reservations) {
@@ -47,11 +55,11 @@ TEST_CASE("what is remembered is what is listed, and the names are not looked at
   const Folder folder;
   const Store store(folder.path(), "net");
   REQUIRE(store.create());
-  store.remember({some[2], some[0], some[1]});  // no such files
+  remember(store, some);  // no such files
   CHECK(*store.list() == some);
-  store.remember({some[1]});  // shorter than before
+  remember(store, {some[1]});  // shorter than before
   CHECK(*store.list() == std::vector{some[1]});
-  store.remember({});
+  remember(store, {});
   CHECK(store.list()->empty());
 }
 
@@ -62,10 +70,10 @@ TEST_CASE("whoever adds or removes a name is noticed, also in the very moment of
   const Reservation more = reservation("10.0.0.7", 7);
   const std::string path = store.folder() + "/" + reservation_name(more);
   for (int i = 0; i < 500; ++i) {
-    store.remember(some);
+    remember(store, some);
     std::ofstream(path) << "x";
     REQUIRE(store.list()->size() == 4);
-    store.remember({some[0], some[1], more, some[2]});
+    remember(store, {some[0], some[1], more, some[2]});
     std::filesystem::remove(path);
     REQUIRE(*store.list() == some);
   }
@@ -75,7 +83,7 @@ TEST_CASE("an index of before the machine's start, half an index, and one that w
   const Folder folder;
   const Store store(folder.path(), "net");
   fill(store, some);
-  store.remember({});
+  remember(store, {});
   const std::string path = store.folder() + "/" + std::string(index_name);
   const std::string text = *read_file(path);
   const auto index = parse_index(text);
@@ -105,7 +113,7 @@ TEST_CASE("a process that died before it wrote the index left one that holds not
   const Folder folder;
   const Store store(folder.path(), "net");
   REQUIRE(store.create());
-  store.remember({});
+  remember(store, {});
   const AttachmentId id{"net", "c1", "eth0"};
   {
     const auto draft = store.draft(id);
@@ -114,7 +122,62 @@ TEST_CASE("a process that died before it wrote the index left one that holds not
     REQUIRE(store.reserve(*draft, {*IpAddress::parse("10.0.0.5")}));
   }
   CHECK(*store.list() == std::vector{reservation("10.0.0.5", attachment_hash(id))});
-  store.remember(*store.list());
+  remember(store, *store.list());
   REQUIRE(store.release(reservation("10.0.0.5", attachment_hash(id))));
   CHECK(store.list()->empty());
+}
+
+TEST_CASE("a ledger that is changed in place is what the same changes of a list make") {
+  const Folder folder;
+  const Store store(folder.path(), "net");
+  REQUIRE(store.create());
+  std::vector<Reservation> wanted;
+  remember(store, wanted);
+  std::minstd_rand random(7);  // NOLINT(bugprone-random-generator-seed): the same numbers each time
+  const auto is_before = [](const Reservation& one, const Reservation& other) { return one.address < other.address; };
+  for (int round = 0; round < 300; ++round) {
+    auto ledger = Ledger::open(store.folder());
+    REQUIRE(ledger);
+    REQUIRE(std::ranges::equal(ledger->all(), wanted));
+    for (unsigned change = random() % 4; change > 0; --change) {
+      if (!wanted.empty() && random() % 4 == 0) {
+        const Reservation gone = wanted[random() % wanted.size()];
+        ledger->erase(gone);
+        std::erase(wanted, gone);
+      } else {
+        const Reservation made = reservation(formatted("10.{}.{}.1", random() % 250, random() % 250), random());
+        if (std::ranges::find(wanted, made.address, &Reservation::address) != wanted.end()) continue;
+        ledger->insert(made);
+        wanted.insert(std::ranges::upper_bound(wanted, made, is_before), made);
+      }
+    }
+    ledger->erase(reservation("192.0.2.1", 1));  // is not in it
+    if (round % 10 == 9) {
+      // Not settled, as where a process died: what is in the file then is no index.
+      std::ofstream(store.folder() + "/another name") << round;
+      std::filesystem::remove(store.folder() + "/another name");
+      CHECK_FALSE(Ledger::open(store.folder()));
+      CHECK_FALSE(read_index(store.folder()));
+      remember(store, wanted);
+      continue;
+    }
+    ledger->settle();
+  }
+  CHECK(wanted.size() > 20);
+  CHECK(*store.list() == wanted);
+}
+
+TEST_CASE("a ledger takes more than there was room for") {
+  const Folder folder;
+  const Store store(folder.path(), "net");
+  REQUIRE(store.create());
+  remember(store, some);
+  auto ledger = Ledger::open(store.folder());
+  REQUIRE(ledger);
+  for (int i = 0; i < 200; ++i) ledger->insert(reservation(formatted("10.1.{}.1", i), 5));
+  CHECK(ledger->all().size() == 203);
+  ledger->settle();
+  REQUIRE(store.list()->size() == 203);
+  CHECK(store.list()->front() == some[0]);
+  CHECK(store.list()->back() == some[2]);
 }
