@@ -23,10 +23,13 @@ constexpr std::uint32_t main_table = 254;
 // IPv6 routes; the interface's index is added, so that a third one differs from the second.
 constexpr std::uint32_t second_metric = 2048;
 
-// IPv6 settings of the host side that are turned off. Whether the node forwards is the setting `all/forwarding`; the
-// interface's own makes it a router towards its link, with an anycast address whose end costs an RCU grace period more
-// when the veth is deleted (20 ms). Nor does the node believe what its pods advertise or where they redirect it to.
-constexpr std::array host_settings = {"accept_ra", "accept_redirects", "forwarding"};
+// The link-local address that the kernel would make of the MAC of every host side.
+IpAddress host_link_local() {
+  const auto& mac = gateway_mac.octets();
+  return IpAddress::v6(std::array<std::uint8_t, 16>{0xfe, 0x80, 0, 0, 0, 0, 0, 0,
+                                                    static_cast<std::uint8_t>(mac[0] ^ 2U), mac[1], mac[2], 0xff, 0xfe,
+                                                    mac[3], mac[4], mac[5]});
+}
 
 Prefix host_prefix(const IpAddress& address) { return {address, address.bits()}; }
 
@@ -193,13 +196,33 @@ Route host_route(const IpAddress& address, int veth) {
   return route;
 }
 
-CniResult<> configure_host_side(Netlink& netlink, const Link& veth, const std::vector<IpAddress>& addresses) {
-  for (const char* setting : host_settings) {
+namespace {
+
+// Sets it up, with what of IPv6 the host needs there. The node does not believe what its pods advertise or where they
+// redirect it to. It asks a pod for its neighbour's MAC from a link-local address, which is added here and not left to
+// the kernel: that would have to look for duplicates, and after that walks through all IPv6 routes of the node. Whether
+// the node forwards is the setting all/forwarding; the interface's own makes it a router towards its link, with an
+// anycast address whose end costs an RCU grace period more when the veth is deleted (20 ms).
+Result<> set_host_side_up(Netlink& netlink, const Link& veth, bool with_ipv6) {
+  for (const char* setting : {"accept_ra", "accept_redirects", "forwarding"}) {
     auto set = write_net_sysctl(formatted("ipv6/conf/{}/{}", veth.name, setting), "0");
     // No such file: the kernel has no IPv6, or not on this interface.
-    if (!set && set.error().code != ENOENT) return CniFailure(cni_error(cni_code::container_link, set.error()));
+    if (!set && set.error().code == ENOENT) return set_link_up(netlink, veth.index);
+    PDL_TRY(std::move(set));
+    if (!with_ipv6) break;
   }
-  PDL_CNI_TRY(with_code(cni_code::container_link, set_link_up(netlink, veth.index)));
+  PDL_TRY(set_link_up(netlink, veth.index, LinkLocal::none));
+  if (!with_ipv6) return {};
+  auto added = add_address(netlink, veth.index, Prefix(host_link_local(), 64));
+  // Switched off for new interfaces of this node.
+  if (!added && added.error().code != EACCES) return added;
+  return {};
+}
+
+}  // namespace
+
+CniResult<> configure_host_side(Netlink& netlink, const Link& veth, const std::vector<IpAddress>& addresses) {
+  PDL_CNI_TRY(with_code(cni_code::container_link, set_host_side_up(netlink, veth, has_family(addresses, Family::v6))));
   for (const IpAddress& address : addresses) {
     auto added = add_route(netlink, host_route(address, veth.index));
     if (added) continue;

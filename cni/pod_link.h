@@ -44,8 +44,8 @@ CniResult<std::vector<ResultRoute>> configure_container(Netlink& netlink, int ne
                                                         const std::vector<IpAddress>& addresses,
                                                         std::vector<ResultRoute> routes);
 
-// On the host side: no router advertisements and redirects of the pod are believed and the node is no router on this
-// link, the interface is up, and one route an address.
+// On the host side: no router advertisements of the pod are believed, the interface is up, with a link-local address
+// where the pod has IPv6 and none where it has not, and one route an address.
 // Errors: container_link; already_added where an address has a host route elsewhere.
 CniResult<> configure_host_side(Netlink& netlink, const Link& veth, const std::vector<IpAddress>& addresses);
 

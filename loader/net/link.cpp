@@ -141,11 +141,16 @@ Result<> delete_link(Netlink& netlink, int index) {
   return {};
 }
 
-Result<> set_link_up(Netlink& netlink, int index) {
+Result<> set_link_up(Netlink& netlink, int index, LinkLocal address) {
   ifinfomsg header = link_header(index);
   header.ifi_flags = IFF_UP;
   header.ifi_change = IFF_UP;
   Message message(RTM_NEWLINK, 0, header);
+  if (address == LinkLocal::none) {
+    message.nest(IFLA_AF_SPEC, [&] {
+      message.nest(AF_INET6, [&] { message.put_u8(IFLA_INET6_ADDR_GEN_MODE, IN6_ADDR_GEN_MODE_NONE); });
+    });
+  }
   auto set = netlink.request(message);
   if (!set) return fail_within(std::move(set.error()), formatted("setting interface {} up", index));
   return {};

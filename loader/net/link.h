@@ -67,6 +67,9 @@ Result<> create_veth(Netlink& netlink, const VethRequest& request);
 // Errors: ENODEV where it is gone already.
 Result<> delete_link(Netlink& netlink, int index);
 
-Result<> set_link_up(Netlink& netlink, int index);
+enum class LinkLocal { automatic, none };
+// The link-local IPv6 address that the kernel gives an interface once it is up and has its carrier: `none` if it is to
+// have one that the caller adds, or none at all. Errors: EAFNOSUPPORT for that where the kernel has no IPv6.
+Result<> set_link_up(Netlink& netlink, int index, LinkLocal address = LinkLocal::automatic);
 
 }  // namespace poduplink
