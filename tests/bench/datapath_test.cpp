@@ -5,29 +5,13 @@
 #include <map>
 #include <set>
 
-#include "loader/base/file.h"
-#include "tests/bench/report.h"
-#include "tests/harness/process.h"
+#include "tests/bench/run_bench.h"
 #include "tests/harness/require.h"
-#include "tests/harness/temporary_folder.h"
 
 using namespace poduplink;
 using namespace poduplink::bench;
 
 namespace {
-
-Report run_bench(const std::vector<std::string>& arguments) {
-  const tests::TemporaryFolder folder;
-  harness::Command command{.argv = {PODUPLINK_BENCH}, .timeout = std::chrono::seconds(240)};
-  command.argv.insert(command.argv.end(), arguments.begin(), arguments.end());
-  command.argv.insert(command.argv.end(), {"--json", folder.file("report.json")});
-  const harness::Outcome outcome = harness::value_of(harness::run(command));
-  INFO(outcome.text());
-  REQUIRE(outcome.ok());
-  return harness::value_of(from_json(harness::value_of(read_file(folder.file("report.json")))));
-}
-
-std::string text_of(const Subject& subject) { return subject.metric + ": " + label(subject); }
 
 // "METRIC: VARIANT (PARAMETERS)" of everything that a quick run measures.
 std::set<std::string> expected_series() {

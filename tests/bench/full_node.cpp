@@ -41,22 +41,32 @@ FullNode::FullNode(Lab& lab)
     homes_.push_back(must(find_link_by_name(host_, lab.uplink(number).name())));
 }
 
+unsigned FullNode::home_number(unsigned number) const { return 1 + number % static_cast<unsigned>(homes_.size()); }
+
+AttachmentId FullNode::id(unsigned number) {
+  return {.network = "bench", .container_id = formatted("pod-{}", number), .if_name = formatted("p{}", number)};
+}
+
+std::vector<IpAddress> FullNode::addresses(unsigned number) const {
+  const Uplink uplink = lab_.uplink(home_number(number));
+  return {filling_pod(uplink, Family::v4, number), filling_pod(uplink, Family::v6, number)};
+}
+
 // As ADD does it, in its order.
 void FullNode::add(unsigned number, pdl_mode mode) {
-  const Uplink uplink = lab_.uplink(1 + number % static_cast<unsigned>(homes_.size()));
+  const Uplink uplink = lab_.uplink(home_number(number));
   const Link& home = homes_.at(uplink.number - 1);
   Record record;
-  record.id = {.network = "bench", .container_id = formatted("pod-{}", number), .if_name = formatted("p{}", number)};
+  record.id = id(number);
   record.netns = pods_->path();
   record.mode = mode;
   record.host_veth = host_veth_name(record.id);
   must(begin_attachment(options_, record));
   record.mtu = home.mtu;
   record.pod_mac = must(random_mac());
-  const std::vector<IpAddress> addresses{filling_pod(uplink, Family::v4, number),
-                                         filling_pod(uplink, Family::v6, number)};
+  const std::vector<IpAddress> own = addresses(number);
   std::vector<std::optional<pdl_pod>> entries;
-  for (const IpAddress& address : addresses) {
+  for (const IpAddress& address : own) {
     const IpAddress gateway = address.is_v4() ? uplink.gateway4() : uplink.gateway6();
     record.addresses.push_back({.address = Prefix(address, address.is_v4() ? 16 : 64),
                                 .gateway = gateway,
@@ -78,9 +88,9 @@ void FullNode::add(unsigned number, pdl_mode mode) {
     const NetnsScope scope = must(NetnsScope::enter(lab_.node().fd()));  // tcx takes the thread's
     must(claim(host_, options_, record, entries));
   }
-  must(configure_host_side(host_, veth, addresses));
+  must(configure_host_side(host_, veth, own));
   must(set_link_up(inside_, must(find_link_by_name(inside_, record.id.if_name)).index));
-  must(add_proxy_neighbour(host_, home.index, addresses.back()));
+  must(add_proxy_neighbour(host_, home.index, own.back()));
   must(mark_ready(options_, record));
 }
 

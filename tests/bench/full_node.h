@@ -23,8 +23,13 @@ class FullNode {
   explicit FullNode(harness::Lab& lab);
   // Number `number` from 0, each once; its addresses are those of filling_pod().
   void add(unsigned number, pdl_mode mode);
+  // Who that is, and the addresses it has.
+  [[nodiscard]] static AttachmentId id(unsigned number);
+  [[nodiscard]] std::vector<IpAddress> addresses(unsigned number) const;
 
  private:
+  [[nodiscard]] unsigned home_number(unsigned number) const;
+
   harness::Lab& lab_;
   const harness::Namespace* pods_;
   Netlink host_;

@@ -31,6 +31,7 @@ struct Section {
 constexpr std::array sections{
     Section{"datapath", "pods' traffic: poduplink, the host itself, policy routing, ptp, macvlan", bench_datapath},
     Section{"programs", "nanoseconds of each program's ways, by test runs", bench_programs},
+    Section{"cni", "ADD and DEL: poduplink, ptp, bridge, and the kernel's own work", bench_cni},
     Section{"agent", "start, reconciliation and memory with 0 to 5,000 attachments", bench_agent},
 };
 

@@ -232,8 +232,8 @@ std::vector<Plot> plots(const Report& report) {
            "pods");
   add_bars("connections.svg", "new TCP connections a second, one core (IPv4, conntrack)", "datapath",
            "new TCP connections", v4, "pods");
-  add_lines("add-by-attachments.svg", "ADD, ms, one at a time", "cni", "ADD, median", {{"parallel", "1"}},
-            "attachments", "attachments on the node");
+  add_lines("add-by-attachments.svg", "ADD, ms, one at a time", "cni", "ADD, one at a time, median", {}, "attachments",
+            "attachments on the node");
   add_bars("programs.svg", "pod_egress: ns a packet, more than an empty program (full node)", "programs",
            "a packet, more than an empty program", {{"program", "pod_egress"}}, "way");
   return made;

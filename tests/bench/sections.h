@@ -25,6 +25,8 @@ std::vector<Series> in_turns(const Request& request, const std::string& what, co
 std::vector<Series> bench_datapath(const Request& request);
 // What the programs themselves cost a packet, by test runs.
 std::vector<Series> bench_programs(const Request& request);
+// ADD and DEL, beside other plugins and what the kernel alone needs.
+std::vector<Series> bench_cni(const Request& request);
 // The agent on an empty and on a full node.
 std::vector<Series> bench_agent(const Request& request);
 
