@@ -17,6 +17,7 @@
 #include "tests/bench/publish.h"
 #include "tests/bench/report.h"
 #include "tests/bench/sections.h"
+#include "tests/bench/targets.h"
 #include "tests/harness/isolate.h"
 
 namespace poduplink::bench {
@@ -104,7 +105,7 @@ std::vector<const Section*> chosen(const std::vector<std::string>& names) {
 }
 
 void finish(const Arguments& arguments, const Report& report) {
-  std::fputs(to_text(report).c_str(), stdout);
+  std::fputs((to_text(report) + "\n" + targets_text(report)).c_str(), stdout);
   if (!arguments.json.empty()) write_whole(arguments.json, to_json(report));
   if (!arguments.docs.empty()) publish(arguments.docs, report);
 }

@@ -11,6 +11,7 @@
 
 #include "loader/base/format.h"
 #include "tests/bench/plot.h"
+#include "tests/bench/targets.h"
 
 namespace poduplink::bench {
 namespace {
@@ -127,6 +128,7 @@ Result<std::string> table_of(const Report& report, std::string_view mark) {
     for (const auto& [name, value] : report.machine) table += formatted("| {} | {} |\n", name, value);
     return table;
   }
+  if (mark == "targets") return targets_table(report);
   PDL_TRY_ASSIGN(const Wanted wanted, wanted_of(mark));
   const std::vector<const Series*> series = chosen(report, wanted.section, wanted.metric, wanted.parameters);
   if (series.empty()) return fail("mark 'bench: {}': the report has no such series", mark);

@@ -15,7 +15,8 @@ namespace poduplink::bench {
 //   <!-- /bench -->
 // stands a table of the series of that section and metric with those parameters (which its lines need not name again):
 // median, quartiles, spread, and the ratio to each peer. The last two parts may be left out. `<!-- bench: machine -->`
-// stands for a table of what it ran on. Errors: a mark that is not closed; one that no series fits, by its words.
+// stands for a table of what it ran on, `<!-- bench: targets -->` for what is wanted and was reached. Errors: a mark
+// that is not closed; one that no series fits, by its words.
 Result<std::string> with_tables(const std::string& markdown, const Report& report);
 
 struct Plot {

@@ -5,6 +5,7 @@
 #include "loader/base/file.h"
 #include "tests/bench/plot.h"
 #include "tests/bench/publish.h"
+#include "tests/bench/targets.h"
 
 using namespace poduplink;
 using namespace poduplink::bench;
@@ -62,6 +63,30 @@ after
   CHECK(with_tables("no mark\n", report()).value() == "no mark\n");
   CHECK_THAT(with_tables("<!-- bench: machine -->\n<!-- /bench -->\n", report()).value(),
              ContainsSubstring("| kernel | 6.1 |"));
+}
+
+TEST_CASE("targets are held against the series of a report, and those without series are not spoken of") {
+  const auto all = verdicts(report());
+  REQUIRE(all.size() == 3);
+  CHECK(targets_text(report()) == R"(targets
+  64-byte packets out, by the host itself (conntrack)              at least 0.80  0.50 (0.49 … 0.51)     MISSED
+  64-byte packets out, by policy routing, pods: 1 (conntrack)      at least 1.40  2.00 (2.00 … 2.00)     met
+  64-byte packets out, by policy routing, pods: 110 (conntrack)    at least 3.00  6.67 (4.44 … 13.3)     met
+)");
+  CHECK_THAT(with_tables("<!-- bench: targets -->\n<!-- /bench -->\n", report()).value(),
+             ContainsSubstring("(conntrack) | at least 0.80 | 0.50 (0.49 … 0.51) | **missed** |"));
+  CHECK(targets_text({}).empty());
+}
+
+TEST_CASE("what is wanted of a number is the least or the most of it") {
+  Verdict verdict{.target = {.bound = 2, .is_least = true}, .measured = summary({2})};
+  CHECK(verdict.is_met());
+  verdict.measured = summary({1.9});
+  CHECK_FALSE(verdict.is_met());
+  verdict.target.is_least = false;
+  CHECK(verdict.is_met());
+  verdict.measured = summary({2.1});
+  CHECK_FALSE(verdict.is_met());
 }
 
 TEST_CASE("a mark that cannot be filled is named") {
