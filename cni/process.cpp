@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <memory>
 #include <thread>
 
 #include "loader/base/fd.h"
@@ -116,10 +117,12 @@ Result<Child> give_birth(Birth& birth) {
   ::sigprocmask(SIG_BLOCK, &all, &before);
   if (!holding) original_mask = before;
   constexpr int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD;
-  alignas(16) std::array<char, 16384> stack;  // not initialised: only the child writes there
+  // Only the child writes there, and it never cleans up: nothing of this thread's own stack.
+  constexpr std::size_t stack_size = 16384;
+  const auto stack = std::make_unique_for_overwrite<char[]>(stack_size);
   int pidfd = -1;
   Child child;
-  child.pid = ::clone(&become, stack.data() + stack.size(), flags, &birth, &pidfd);
+  child.pid = ::clone(&become, stack.get() + stack_size, flags, &birth, &pidfd);
   if (child.pid < 0) birth.code = errno;
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   child.process = Fd(pidfd);

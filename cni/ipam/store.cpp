@@ -14,6 +14,7 @@
 
 #include "cni/spec/json.h"
 #include "loader/base/file.h"
+#include "loader/base/format.h"
 #include "loader/base/log.h"
 
 namespace poduplink::ipam {
@@ -159,7 +160,7 @@ void Store::drop_drafts(std::optional<std::uint64_t> owner) const {
     if (!names) return;
     for (const std::string& name : *names) {
       if (!name.starts_with(draft_prefix)) continue;
-      const std::string path = folder + "/" + name;
+      const std::string path = formatted("{}/{}", folder, name);
       struct stat status{};
       const bool old = ::stat(path.c_str(), &status) == 0 && status.st_mtime + draft_lifetime < ::time(nullptr);
       if (old || (owner && name.starts_with(owned))) ::unlink(path.c_str());

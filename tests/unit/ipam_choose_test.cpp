@@ -27,6 +27,7 @@ const Hints no_hints = [](const std::string&) { return std::nullopt; };
 
 std::vector<Reservation> sorted(const std::vector<IpAddress>& addresses) {
   std::vector<Reservation> taken;
+  taken.reserve(addresses.size());
   for (const IpAddress& address : addresses) taken.push_back({address, 1});
   std::ranges::sort(taken, {}, &Reservation::address);
   return taken;

@@ -133,7 +133,7 @@ TEST_CASE("a ledger that is changed in place is what the same changes of a list 
   REQUIRE(store.create());
   std::vector<Reservation> wanted;
   remember(store, wanted);
-  std::minstd_rand random(7);  // NOLINT(bugprone-random-generator-seed): the same numbers each time
+  std::minstd_rand random(7);  // NOLINT(cert-msc51-cpp): the same numbers each time
   const auto is_before = [](const Reservation& one, const Reservation& other) { return one.address < other.address; };
   for (int round = 0; round < 300; ++round) {
     auto ledger = Ledger::open(store.folder());
