@@ -7,6 +7,7 @@
 #include <iterator>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -17,6 +18,7 @@
 #include "tests/bench/publish.h"
 #include "tests/bench/report.h"
 #include "tests/bench/sections.h"
+#include "tests/bench/settle.h"
 #include "tests/bench/targets.h"
 #include "tests/harness/isolate.h"
 
@@ -55,14 +57,23 @@ void write_whole(const std::string& path, const std::string& text) {
   if (const auto done = write_file_atomically(path, text); !done) throw std::runtime_error(done.error().message);
 }
 
-Report measure(std::span<const Section* const> chosen, const Request& request) {
-  Report report{.machine = this_machine(), .series = {}};
+// A section that fails takes nothing of the others with it: the rest is measured, and `keep` gets what there is after
+// each. The second is false where one failed.
+std::pair<Report, bool> measure(std::span<const Section* const> chosen, const Request& request, const auto& keep) {
+  std::pair<Report, bool> result{{.machine = this_machine(), .series = {}}, true};
   for (const Section* section : chosen) {
-    std::vector<Series> series = section->run(request);
-    report.series.insert(report.series.end(), std::make_move_iterator(series.begin()),
-                         std::make_move_iterator(series.end()));
+    try {
+      std::vector<Series> series = section->run(request);
+      wait_for_gone_namespaces();
+      result.first.series.insert(result.first.series.end(), std::make_move_iterator(series.begin()),
+                                 std::make_move_iterator(series.end()));
+      keep(result.first);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "bench: %s: %s\n", section->name, error.what());
+      result.second = false;
+    }
   }
-  return report;
+  return result;
 }
 
 // Tables into DIR/benchmarks.md, plots beside each other under DIR/benchmarks.
@@ -104,9 +115,13 @@ std::vector<const Section*> chosen(const std::vector<std::string>& names) {
   return all;
 }
 
+void keep(const Arguments& arguments, const Report& report) {
+  if (!arguments.json.empty()) write_whole(arguments.json, to_json(report));
+}
+
 void finish(const Arguments& arguments, const Report& report) {
   std::fputs((to_text(report) + "\n" + targets_text(report)).c_str(), stdout);
-  if (!arguments.json.empty()) write_whole(arguments.json, to_json(report));
+  keep(arguments, report);
   if (!arguments.docs.empty()) publish(arguments.docs, report);
 }
 
@@ -119,8 +134,14 @@ int run(Arguments& arguments) {
   const std::vector<const Section*> which = chosen(arguments.sections);
   // From here on everything happens in namespaces of its own, with an empty /run.
   harness::isolate(true);
-  finish(arguments, measure(which, arguments.request));
-  return 0;
+  const auto [report, is_whole] =
+      measure(which, arguments.request, [&](const Report& so_far) { keep(arguments, so_far); });
+  if (!is_whole) {
+    // Documents are made of whole reports.
+    arguments.docs.clear();
+  }
+  finish(arguments, report);
+  return is_whole ? 0 : 1;
 }
 
 }  // namespace
