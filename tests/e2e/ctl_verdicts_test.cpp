@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // explain against the truth, over all verdicts: what it says of a packet, and then what becomes of that very packet on
 // the wire, in the counters and in the captures of everybody who could get it.
-#include "tests/e2e/ctl_verdicts.h"
+#include <netinet/in.h>
+
 #include "tests/e2e/ctl.h"
+#include "tests/e2e/ctl_verdicts.h"
 #include "tests/harness/capture.h"
 #include "tests/harness/conversation.h"
 
@@ -43,8 +45,18 @@ std::uint64_t counted(const pdl_verdicts& verdicts, unsigned verdict) {
   return numbers.at(verdict);
 }
 
-// Asks of neighbours apart, which are anybody's at any time.
-bool is_traffic(const Frame& frame) { return !frame.packet.is_arp() && !frame.packet.is_link_housekeeping(); }
+// "Host unreachable", "address unreachable": what a stack says of an earlier packet when a neighbour has not answered,
+// a second or three later.
+bool tells_of_silent_neighbour(const Decoded& packet) {
+  if (!packet.is_icmp()) return false;
+  return packet.protocol == IPPROTO_ICMPV6 ? packet.icmp_type == 1 && packet.icmp_code == 3
+                                           : packet.icmp_type == 3 && packet.icmp_code == 1;
+}
+
+// But for what comes at any time: asks of neighbours, and what becomes of those without an answer.
+bool is_traffic(const Frame& frame) {
+  return !frame.packet.is_arp() && !frame.packet.is_link_housekeeping() && !tells_of_silent_neighbour(frame.packet);
+}
 
 class Observer {
  public:
