@@ -28,8 +28,17 @@ namespace {
 
 int exit_code(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
-// Waits for one child and ends with its code. Orphans of the namespace are reaped on the way.
+volatile sig_atomic_t waited_for = 0;
+
+void hand_on(int signal) { kill(waited_for, signal); }
+
+// Waits for one child and ends with its code. Orphans of the namespace are reaped on the way. Who ends this process
+// politely means the child, which says in which test it was.
 [[noreturn]] void wait_and_exit(pid_t child) {
+  waited_for = child;
+  struct sigaction action{};
+  action.sa_handler = hand_on;
+  sigaction(SIGTERM, &action, nullptr);
   for (;;) {
     int status = 0;
     const pid_t ended = wait(&status);
