@@ -57,14 +57,15 @@ struct macs {
 
 struct packet {
 	struct ethhdr eth;
-	__u8 family;  /* 4 or 6 */
-	__u8 ttl;     /* or hop limit */
-	__u32 end;    /* offset of the first octet behind the IP packet */
-	__u32 jumbo;  /* octets of a hop-by-hop header that segmentation will take away */
-	__u16 check;  /* IPv4 header checksum as it stands in the packet */
-	__u8 error;   /* an ICMP error: quoted is what it quotes */
-	__u8 outside; /* the other end is known to be neither the node nor a pod of it */
-	__u8 begins;  /* the first packet of a connection, as far as anybody can tell */
+	__u8 start[8]; /* of the IP header */
+	__u8 family;   /* 4 or 6 */
+	__u8 ttl;      /* or hop limit */
+	__u32 end;     /* offset of the first octet behind the IP packet */
+	__u32 jumbo;   /* octets of a hop-by-hop header that segmentation will take away */
+	__u16 check;   /* IPv4 header checksum as it stands in the packet */
+	__u8 error;    /* an ICMP error: quoted is what it quotes */
+	__u8 outside;  /* the other end is known to be neither the node nor a pod of it */
+	__u8 begins;   /* the first packet of a connection, as far as anybody can tell */
 	__u8 pad[3];
 	struct headers ip;
 	struct headers quoted; /* all zero where the quote could not be read */

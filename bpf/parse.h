@@ -66,6 +66,7 @@ static __always_inline enum parsed parse_ip4(struct __sk_buff *skb, struct packe
 	if (total < ip.ihl * 4U || total > skb->len - ETH_HLEN)
 		return PARSED_MALFORMED;
 	p->family = 4;
+	__builtin_memcpy(p->start, &ip, sizeof(p->start));
 	p->ttl = ip.ttl;
 	p->check = ip.check;
 	p->end = ETH_HLEN + total;
@@ -91,6 +92,7 @@ static __always_inline enum parsed parse_ip6(struct __sk_buff *skb, struct packe
 	if (total > skb->len - ETH_HLEN)
 		return PARSED_MALFORMED;
 	p->family = 6;
+	__builtin_memcpy(p->start, &ip, sizeof(p->start));
 	p->ttl = ip.hop_limit;
 	p->end = ETH_HLEN + total;
 	take_ip6(&p->ip, &ip, ETH_HLEN);
